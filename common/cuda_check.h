@@ -10,15 +10,25 @@
 #include <cstdlib>
 
 // common: cuda_check
-// Evaluates a CUDA call once. On an error it prints the place, the call and the reason to stderr
-// and ends the program with status 1.
-#define CUDA_CHECK(call)                                                                   \
-  do {                                                                                     \
-    const cudaError_t error_ = (call);                                                     \
-    if (error_ != cudaSuccess) {                                                           \
-      std::fprintf(stderr, "%s:%d: %s failed: %s (error %d)\n", __FILE__, __LINE__, #call, \
-                   cudaGetErrorString(error_), static_cast<int>(error_));                  \
-      std::exit(1);                                                                        \
-    }                                                                                      \
+// Prints the place, the call and the reason to stderr, and ends the program with status 1. When the
+// program holds no code for this GPU there is a remedy, so that error names the option to use.
+[[noreturn]] inline void cudaFailed(const char* file, int line, const char* call,
+                                    cudaError_t error) {
+  std::fprintf(stderr, "%s:%d: %s failed: %s (error %d)\n", file, line, call,
+               cudaGetErrorString(error), static_cast<int>(error));
+  cudaDeviceProp device;
+  if (error == cudaErrorNoKernelImageForDevice &&
+      cudaGetDeviceProperties(&device, 0) == cudaSuccess) {
+    std::fprintf(stderr, "%s needs a build with -arch=sm_%d%d\n", device.name, device.major,
+                 device.minor);
+  }
+  std::exit(1);
+}
+
+// Evaluates a CUDA call once. Any result other than success ends the program.
+#define CUDA_CHECK(call)                                                      \
+  do {                                                                        \
+    const cudaError_t error_ = (call);                                        \
+    if (error_ != cudaSuccess) cudaFailed(__FILE__, __LINE__, #call, error_); \
   } while (0)
 // end common: cuda_check

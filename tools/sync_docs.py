@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Keep what the pages quote equal to where it comes from: code, transcripts, evidence, the table.
+
+    python3 tools/sync_docs.py              renew every marked block in every .md file
+    python3 tools/sync_docs.py --check      change nothing; one line for each block that differs
+    python3 tools/sync_docs.py README.md    only the named pages
+
+A page never holds a second copy of anything by hand. It says between two markers what stands there,
+each marker on a line of its own; the lines in between are written by this tool:
+
+    <!-- snippet: day29/histogram.cu private-kernel -->
+    <!-- end -->
+
+Kinds of block:
+    snippet: FILE NAME             the lines between `// snippet: NAME` and `// end snippet: NAME`,
+                                   or, where FILE has no such lines, the function called NAME
+    transcript: FILE [FROM [TO]]   expected/FILE, or only from the line that holds the text FROM to
+                                   the next one that holds TO (quote texts that have blanks)
+    evidence: LESSON [FROM [TO]]   what the newest recorded run of LESSON printed
+    lessons: table | links         the lessons in reading order; their Compiler Explorer links
+
+Blanks at the end of a line are left out in the pages: editors remove them there.
+
+Exit status: 0 all well, 1 a block differs (--check), 2 wrong use or a block that cannot be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import tempfile
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tools import course, explorer_link  # noqa: E402
+
+MARKER = re.compile(r"<!-- (snippet|transcript|evidence|lessons): (.*?) -->")
+END = "<!-- end -->"
+FENCE = re.compile(r"\s*(```|~~~)")
+NO_RUN = "No run of this lesson has been recorded yet."
+
+
+class DocsError(Exception):
+    """A block that cannot be made; the message is one line that says where and why."""
+
+
+@dataclass
+class Block:
+    kind: str
+    arguments: str
+    line: int  # of the opening marker, counted from 1
+    body: list[str]  # what stands in the page now
+
+
+# What a block holds. Each function takes the page, the words after the colon and the root of the
+# repository, and returns lines.
+
+
+def fenced(language: str, lines: list[str]) -> list[str]:
+    lines = [line.rstrip() for line in lines]
+    while lines and not lines[0]:
+        lines.pop(0)
+    while lines and not lines[-1]:
+        lines.pop()
+    return [f"```{language}", *lines, "```"]
+
+
+def function_text(path: Path, name: str) -> str:
+    """A function at the outermost level: the comment above it, its head, its body up to `}`."""
+    lines = course.read_text(path).splitlines()
+    head = re.compile(rf"[A-Za-z_](__launch_bounds__\([^)]*\)|[^(){{}}=])*\b{re.escape(name)}\(")
+    starts = [i for i, line in enumerate(lines)
+              if head.match(line) and not lines[i].rstrip().endswith(";")]
+    if len(starts) != 1:
+        raise course.CourseError(
+            f"{path.name}: has neither a block `// snippet: {name}` nor one function of that name")
+    start = end = starts[0]
+    while end < len(lines) and lines[end] != "}":
+        end += 1
+    if end == len(lines):
+        raise course.CourseError(f"{path.name}: the function {name} has no closing brace")
+    while start > 0 and re.match(r"//(?! (end )?(common|snippet): )|template\b", lines[start - 1]):
+        start -= 1
+    return "\n".join(lines[start:end + 1])
+
+
+def excerpt(lines: list[str], words: list[str], source: str) -> list[str]:
+    """From the line that holds words[0] to the next that holds words[1]; all without words."""
+    if not words:
+        return lines
+    for start, line in enumerate(lines):
+        if words[0] in line:
+            break
+    else:
+        raise DocsError(f"{source} has no line with '{words[0]}'")
+    if len(words) == 1:
+        return lines[start:]
+    for end in range(start, len(lines)):
+        if words[1] in lines[end]:
+            return lines[start:end + 1]
+    raise DocsError(f"{source} has no line with '{words[1]}' after '{words[0]}'")
+
+
+def make_snippet(page: Path, words: list[str], root: Path) -> list[str]:
+    if len(words) != 2:
+        raise DocsError("a snippet needs a file and a name")
+    path = root / words[0]
+    if words[1] in course.block_names(path, "snippet"):
+        text = course.snippet(path, words[1])
+    else:
+        text = function_text(path, words[1])
+    return fenced("cuda" if path.suffix == ".cu" else "cpp", textwrap.dedent(text).splitlines())
+
+
+def make_transcript(page: Path, words: list[str], root: Path) -> list[str]:
+    if not 1 <= len(words) <= 3:
+        raise DocsError("a transcript needs a file under expected/ and at most two texts")
+    lines = course.read_text(root / "expected" / words[0]).splitlines()
+    return fenced("text", excerpt(lines, words[1:], words[0]))
+
+
+def newest_run(lesson: Path, root: Path) -> Path | None:
+    """The evidence file of a lesson with the latest date in its name."""
+    runs = (root / lesson.parent / "evidence").glob(f"run-????-??-??-*-{lesson.stem}.txt")
+    return max(runs, key=lambda path: path.name[:14], default=None)
+
+
+def split_run(text: str, source: str) -> tuple[dict[str, str], list[str]]:
+    """An evidence file as its header (`# key: value` lines) and the lines of its stdout."""
+    lines = text.splitlines()
+    header = {}
+    at = 0
+    while at < len(lines) and lines[at].startswith("#"):
+        key, colon, value = lines[at][1:].partition(":")
+        if colon:
+            header[key.strip()] = value.strip()
+        at += 1
+    if not header:
+        raise DocsError(f"{source}: has no header of '# key: value' lines")
+    return header, lines[at:]
+
+
+def make_evidence(page: Path, words: list[str], root: Path) -> list[str]:
+    if not 1 <= len(words) <= 3:
+        raise DocsError("evidence needs a lesson and at most two texts")
+    lesson = Path(words[0])
+    if not (root / lesson).is_file():
+        raise DocsError(f"there is no lesson {lesson}")
+    run = newest_run(lesson, root)
+    if run is None:
+        return [NO_RUN]
+    header, lines = split_run(course.read_text(run), run.name)
+    link = Path(os.path.relpath(run, page.parent)).as_posix()
+    date = run.name[4:14]
+    gpu = header.get("gpu", "a GPU")
+    return [f"Recorded on {date}, {gpu}: [{run.name}]({link})", "",
+            *fenced("text", excerpt(lines, words[1:], run.name))]
+
+
+def first_sentence(summary: str) -> str:
+    text = " ".join(summary.split())
+    match = re.match(r"(.+?[.?!])(?= [A-Z0-9(]|$)", text)
+    return match[1] if match else text
+
+
+def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
+    lessons = course.lessons(root)
+    if words == ["links"]:
+        lines = []
+        for lesson in lessons:
+            url = explorer_link.best_link(lesson)
+            if url:
+                lines.append(f"[ce-{lesson.id}]: {url}")
+        return lines
+    if words != ["table"]:
+        raise DocsError("lessons needs 'table' or 'links'")
+    lines = ["| Section | Lesson | What it shows | Online |", "|---|---|---|---|"]
+    for lesson in lessons:
+        link = Path(os.path.relpath(lesson.file, page.parent)).as_posix()
+        online = f"[open][ce-{lesson.id}]" if explorer_link.best_link(lesson) else "too long"
+        shows = first_sentence(lesson.summary).replace("|", "\\|")
+        lines.append(f"| {lesson.section} | [{lesson.path.name}]({link}) | "
+                     f"{lesson.title}. {shows} | {online} |")
+    lines += ["", "The line that builds each one, in its own folder:", "", "```sh"]
+    for chapter in dict.fromkeys(lesson.chapter for lesson in lessons):
+        lines.append(f"cd {chapter}")
+        lines += [lesson.build for lesson in lessons if lesson.chapter == chapter]
+        lines.append("cd ..")
+    return [*lines, "```"]
+
+
+MAKERS = {"snippet": make_snippet, "transcript": make_transcript, "evidence": make_evidence,
+          "lessons": make_lessons}
+
+
+# Reading and writing pages.
+
+
+def blocks_of(text: str, name: str) -> list[Block]:
+    """The marked blocks of a page. Markers inside a code fence are an example and stay as is."""
+    blocks: list[Block] = []
+    current: Block | None = None
+    in_fence = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        marker = MARKER.fullmatch(line.rstrip())
+        if current is None:
+            if FENCE.match(line):
+                in_fence = not in_fence
+            elif in_fence:
+                continue
+            elif marker:
+                current = Block(marker[1], marker[2], number, [])
+            elif line.rstrip() == END:
+                raise DocsError(f"{name}:{number}: '{END}' without a marker above it")
+            elif re.match(r"<!-- \w+: .*-->", line):
+                raise DocsError(f"{name}:{number}: not a known marker: {line.strip()}")
+        elif line.rstrip() == END:
+            blocks.append(current)
+            current = None
+        elif marker:
+            raise DocsError(f"{name}:{number}: a marker inside the block of line {current.line}")
+        else:
+            current.body.append(line)
+    if current:
+        raise DocsError(f"{name}:{current.line}: this marker has no '{END}' below it")
+    return blocks
+
+
+def renewed(text: str, page: Path, root: Path) -> tuple[str, list[str]]:
+    """The page with every block made anew, and one line for each block that was different."""
+    name = page.relative_to(root).as_posix() if page.is_relative_to(root) else str(page)
+    lines = text.split("\n")
+    differences = []
+    for block in reversed(blocks_of(text, name)):
+        what = f"{block.kind}: {block.arguments}"
+        try:
+            wanted = MAKERS[block.kind](page, shlex.split(block.arguments), root)
+        except (DocsError, course.CourseError, ValueError) as error:
+            raise DocsError(f"{name}:{block.line}: {what}: {error}") from None
+        if wanted != block.body:
+            lines[block.line:block.line + len(block.body)] = wanted
+            differences.insert(0, f"{name}:{block.line}: {what} differs from its source")
+    return "\n".join(lines), differences
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file in one step, so that an interruption leaves the old one or the new one."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, path.stat().st_mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def pages(root: Path) -> list[Path]:
+    """Every .md file of the course; hidden and build folders hold none."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "build")))
+        found += [Path(folder) / name for name in sorted(files) if name.endswith(".md")]
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", nargs="*", type=Path, help="a .md file; default: all of them")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 on differences")
+    parser.add_argument("--root", type=Path, default=course.ROOT, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    root = options.root.resolve()
+    differing = 0
+    try:
+        for page in [page.resolve() for page in options.page] or pages(root):
+            text = course.read_text(page)
+            new_text, differences = renewed(text, page, root)
+            differing += len(differences)
+            for difference in differences:
+                print(difference if options.check else f"renewed {difference.split(' differs')[0]}")
+            if differences and not options.check:
+                write_atomically(page, new_text)
+    except (DocsError, course.CourseError) as error:
+        print(f"sync_docs.py: {error}", file=sys.stderr)
+        return 2
+    if options.check and differing:
+        print("`python3 tools/sync_docs.py` renews them.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -41,8 +41,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import course  # noqa: E402
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tools import course  # noqa: E402
 
 PASSED, DIFFERS, WRONG_USE, SKIPPED = 0, 1, 2, 77
 OUTPUT_LIMIT = 1024 * 1024  # bytes of one stream; the longest transcript has some 10 KB

@@ -17,7 +17,10 @@ Kinds of block:
     transcript: FILE [FROM [TO]]   expected/FILE, or only from the line that holds the text FROM to
                                    the next one that holds TO (quote texts that have blanks)
     evidence: LESSON [FROM [TO]]   what the newest recorded run of LESSON printed
-    lessons: table | links         the lessons in reading order; their Compiler Explorer links
+    stderr: LESSON                 what the first run in that record said on stderr
+    lessons: table                 the lessons in reading order
+    lessons: links                 their Compiler Explorer links
+    lessons: commands LESSON       the lines that build and run one lesson
 
 Blanks at the end of a line are left out in the pages: editors remove them there.
 
@@ -38,9 +41,9 @@ from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tools import course, explorer_link  # noqa: E402
+from tools import course, evidence, explorer_link  # noqa: E402
 
-MARKER = re.compile(r"<!-- (snippet|transcript|evidence|lessons): (.*?) -->")
+MARKER = re.compile(r"<!-- (snippet|transcript|evidence|stderr|lessons): (.*?) -->")
 END = "<!-- end -->"
 FENCE = re.compile(r"\s*(```|~~~)")
 NO_RUN = "No run of this lesson has been recorded yet."
@@ -131,46 +134,52 @@ def newest_run(lesson: Path, root: Path) -> Path | None:
     return max(runs, key=lambda path: path.name[:14], default=None)
 
 
-def split_run(text: str, source: str) -> tuple[dict[str, str], list[str]]:
-    """An evidence file as its header (`# key: value` lines) and the lines of its stdout."""
-    lines = text.splitlines()
-    header = {}
-    at = 0
-    while at < len(lines) and lines[at].startswith("#"):
-        key, colon, value = lines[at][1:].partition(":")
-        if colon:
-            header[key.strip()] = value.strip()
-        at += 1
-    if not header:
-        raise DocsError(f"{source}: has no header of '# key: value' lines")
-    return header, lines[at:]
+def caption(run: evidence.Evidence, page: Path) -> str:
+    link = Path(os.path.relpath(run.path, page.parent)).as_posix()
+    return f"Recorded on {run.path.name[4:14]}, {run.get('gpu')}: [{run.path.name}]({link})"
+
+
+def recorded(words: list[str], root: Path) -> evidence.Evidence | None:
+    """The newest record of the lesson that the first word names."""
+    if not words or not (root / words[0]).is_file():
+        raise DocsError("the first word must be a lesson, for example day29/histogram.cu")
+    run = newest_run(Path(words[0]), root)
+    return evidence.parse(run) if run else None
 
 
 def make_evidence(page: Path, words: list[str], root: Path) -> list[str]:
-    if not 1 <= len(words) <= 3:
+    run = recorded(words, root)
+    if len(words) > 3:
         raise DocsError("evidence needs a lesson and at most two texts")
-    lesson = Path(words[0])
-    if not (root / lesson).is_file():
-        raise DocsError(f"there is no lesson {lesson}")
-    run = newest_run(lesson, root)
     if run is None:
         return [NO_RUN]
-    header, lines = split_run(course.read_text(run), run.name)
-    link = Path(os.path.relpath(run, page.parent)).as_posix()
-    date = run.name[4:14]
-    gpu = header.get("gpu", "a GPU")
-    return [f"Recorded on {date}, {gpu}: [{run.name}]({link})", "",
-            *fenced("text", excerpt(lines, words[1:], run.name))]
+    return [caption(run, page), "",
+            *fenced("text", excerpt(run.stdout.splitlines(), words[1:], run.path.name))]
+
+
+def make_stderr(page: Path, words: list[str], root: Path) -> list[str]:
+    run = recorded(words, root)
+    if run is None:
+        return [NO_RUN]
+    if not run.stderr:
+        raise DocsError(f"{run.path.name} records nothing on stderr")
+    return [caption(run, page), "", *fenced("text", run.stderr[0].splitlines())]
 
 
 def first_sentence(summary: str) -> str:
+    """The first sentence of a summary; a long one only up to its first colon or semicolon."""
     text = " ".join(summary.split())
-    match = re.match(r"(.+?[.?!])(?= [A-Z0-9(]|$)", text)
-    return match[1] if match else text
+    sentence = re.split(r"(?<=[.?!]) (?=[A-Z0-9(])", text)[0]
+    return sentence if len(sentence) <= 110 else re.split(r"[:;] ", sentence)[0].rstrip(".") + "."
 
 
 def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
     lessons = course.lessons(root)
+    if words[:1] == ["commands"] and len(words) == 2:
+        lesson, *others = course.find(words[1], root)
+        if others:
+            raise DocsError(f"'{words[1]}' means more than one lesson")
+        return ["```sh", f"cd {lesson.chapter}", lesson.build, lesson.run, "cd ..", "```"]
     if words == ["links"]:
         lines = []
         for lesson in lessons:
@@ -179,7 +188,7 @@ def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
                 lines.append(f"[ce-{lesson.id}]: {url}")
         return lines
     if words != ["table"]:
-        raise DocsError("lessons needs 'table' or 'links'")
+        raise DocsError("lessons needs 'table', 'links' or 'commands LESSON'")
     lines = ["| Section | Lesson | What it shows | Online |", "|---|---|---|---|"]
     for lesson in lessons:
         link = Path(os.path.relpath(lesson.file, page.parent)).as_posix()
@@ -196,7 +205,7 @@ def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
 
 
 MAKERS = {"snippet": make_snippet, "transcript": make_transcript, "evidence": make_evidence,
-          "lessons": make_lessons}
+          "stderr": make_stderr, "lessons": make_lessons}
 
 
 # Reading and writing pages.
@@ -241,7 +250,7 @@ def renewed(text: str, page: Path, root: Path) -> tuple[str, list[str]]:
         what = f"{block.kind}: {block.arguments}"
         try:
             wanted = MAKERS[block.kind](page, shlex.split(block.arguments), root)
-        except (DocsError, course.CourseError, ValueError) as error:
+        except (DocsError, course.CourseError, evidence.EvidenceError, ValueError) as error:
             raise DocsError(f"{name}:{block.line}: {what}: {error}") from None
         if wanted != block.body:
             lines[block.line:block.line + len(block.body)] = wanted

@@ -118,7 +118,8 @@ class WithoutComments(unittest.TestCase):
         self.check('puts("// no comment /* nor this */");  // but this\n',
                    'puts("// no comment /* nor this */");\n')
         self.check('puts(R"(// raw\n\n/* text */)");\n', 'puts(R"(// raw\n\n/* text */)");\n')
-        self.check("char q = '\"'; // quote\nchar s = '\\'';\n", "char q = '\"';\nchar s = '\\'';\n")
+        self.check("char q = '\"'; // quote\nchar s = '\\'';\n",
+                   "char q = '\"';\nchar s = '\\'';\n")
         self.check("int n = 1'000'000; // digits\nint m = 0x1'0;\n",
                    "int n = 1'000'000;\nint m = 0x1'0;\n")
         self.check("int a = b /* per */ / c;\n", "int a = b   / c;\n")
@@ -145,10 +146,9 @@ class WithoutComments(unittest.TestCase):
             with self.subTest(lesson=lesson.id):
                 if not shutil.which(compiler):
                     self.skipTest(f"{compiler} is not installed")
-                outputs = []
-                for source in (course.read_text(lesson.file),
-                               explorer_link.short_form(lesson, course.read_text(lesson.file))):
-                    outputs.append(self.build_and_run(lesson, compiler, source))
+                source = course.read_text(lesson.file)
+                outputs = [self.build_and_run(lesson, compiler, text)
+                           for text in (source, explorer_link.short_form(lesson, source))]
                 self.assertEqual(outputs[0][:2], outputs[1][:2])
 
     def build_and_run(self, lesson: course.Lesson, compiler: str, source: str) -> tuple:

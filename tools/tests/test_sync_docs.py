@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from tools import course, sync_docs
+from tools import course, evidence, sync_docs
 
 LESSON = """\
 // SPDX-License-Identifier: MIT
@@ -38,14 +38,8 @@ int helper(int x) {
 int main() { return helper(0); }
 """
 
-RUN = """\
-# source: day29/demo.cu
-# gpu: NVIDIA Test 1
-
-first line
-total 7
-last line
-"""
+FIELDS = [("source", "day29/demo.cu"), ("gpu", "NVIDIA Test 1")]
+RUN = evidence.render(FIELDS, "first line\ntotal 7\nlast line\n", ["device: one\n", "two\n"])
 
 
 class Pages(unittest.TestCase):
@@ -108,11 +102,14 @@ class Pages(unittest.TestCase):
         marker = "<!-- evidence: day29/demo.cu total total -->"
         self.assertIn(sync_docs.NO_RUN, self.page_after_sync(marker))
         self.put("day29/evidence/run-2026-01-02-test-demo.txt", RUN)
-        self.put("day29/evidence/run-2026-03-01-test-demo.txt", RUN.replace("7", "8"))
+        self.put("day29/evidence/run-2026-03-01-test-demo.txt",
+                 evidence.render(FIELDS, "total 8\n", ["device: three\n"]))
         text = self.page_after_sync(marker)
         self.assertIn("Recorded on 2026-03-01, NVIDIA Test 1: [run-2026-03-01-test-demo.txt]"
                       "(day29/evidence/run-2026-03-01-test-demo.txt)\n", text)
         self.assertIn("```text\ntotal 8\n```\n", text)
+        self.assertIn("```text\ndevice: three\n```\n",
+                      self.page_after_sync("<!-- stderr: day29/demo.cu -->"))
 
     def test_check_reports_each_difference_and_changes_nothing(self) -> None:
         stale = ("<!-- snippet: day29/demo.cu count -->\n```cuda\nint count = 1;\n```\n"
@@ -155,8 +152,8 @@ class Pages(unittest.TestCase):
                 ("<!-- snippet: day29/no.cu x -->\n<!-- end -->\n", "cannot be read"),
                 ("<!-- transcript: day29/no.txt -->\n<!-- end -->\n", "cannot be read"),
                 ("<!-- transcript: day29/demo.txt four -->\n<!-- end -->\n", "no line with 'four'"),
-                ("<!-- evidence: day29/no.cu -->\n<!-- end -->\n", "there is no lesson"),
-                ("<!-- lessons: list -->\n<!-- end -->\n", "needs 'table' or 'links'")):
+                ("<!-- evidence: day29/no.cu -->\n<!-- end -->\n", "must be a lesson"),
+                ("<!-- lessons: list -->\n<!-- end -->\n", "needs 'table', 'links'")):
             with self.subTest(text=text), mock.patch.object(course, "lessons", lambda root: []):
                 self.assertIn(part, self.error_for(text))
 

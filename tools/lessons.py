@@ -47,6 +47,7 @@ SLOW_MODULES = ("documented_lines", "kernels", "faults", "known_troubles", "less
 MODULE_SECONDS = 600
 LONG_SECONDS = 7200
 BUILD_SECONDS = 1800
+DETAIL_LINES = 40  # of each failure
 CPU_TOOL = ROOT / "tools" / "cuda_on_cpu.py"
 SANITIZER_TOOL = ROOT / "tools" / "compute_sanitizer.py"
 
@@ -333,11 +334,23 @@ class Tally:
         return f"{gpu}, {len(ran['CPU'])} on CPU, {len(nowhere)} nowhere"
 
 
+def find_make() -> list[str]:
+    """CMake options that name the program that builds, where PATH alone would not do."""
+    names = ("ninja", "make", "gmake")
+    if any(shutil.which(name) for name in names):
+        return []
+    for name in names[1:]:
+        found = shutil.which(name, path="/usr/bin:/usr/local/bin")
+        if found:
+            return [f"-DCMAKE_MAKE_PROGRAM={found}"]
+    need("make", "make")
+    return []
+
+
 def check_programs() -> None:
     need("g++", "g++")
     cmake = need("cmake", "cmake")
-    if not any(shutil.which(name) for name in ("ninja", "make", "gmake")):
-        need("make", "make")
+    find_make()
     done = subprocess.run([cmake, "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"(\d+)\.(\d+)", done.stdout)
     if not version:
@@ -374,7 +387,7 @@ def forget_stale_configuration(directory: Path, options: list[str]) -> None:
 
 def configure_and_build(directory: Path, jobs: int, require_gpu: bool, tally: Tally) -> bool:
     options = [f"-DPython3_EXECUTABLE={sys.executable}",
-               f"-DREQUIRE_CUDA={'ON' if require_gpu else 'OFF'}"]
+               f"-DREQUIRE_CUDA={'ON' if require_gpu else 'OFF'}", *find_make()]
     forget_stale_configuration(directory, options)
     log = directory / "lessons.log"
     note("configuring")
@@ -413,7 +426,9 @@ def run_ctest(directory: Path, jobs: int, environment: dict, tally: Tally) -> No
     note("running the lessons' transcript tests")
     report, log = directory / "ctest.xml", directory / "ctest.log"
     report.unlink(missing_ok=True)
-    status = call(["ctest", "--test-dir", directory, "--no-tests=error", "--output-junit", report,
+    cache = (directory / "CMakeCache.txt").read_text("utf-8", "replace")
+    ctest = re.search(r"^CMAKE_CTEST_COMMAND:INTERNAL=(.*)$", cache, re.MULTILINE)[1]
+    status = call([ctest, "--test-dir", directory, "--no-tests=error", "--output-junit", report,
                    "-j", jobs], LONG_SECONDS, log, env=environment)
     try:
         cases = list(ElementTree.parse(report).getroot().iter("testcase"))
@@ -514,10 +529,17 @@ def report(tally: Tally, started: float) -> int:
     slowest = sorted(tally.entries, key=lambda entry: -entry[3])[:8]
     say("slowest: " + ", ".join(f"{name.replace('tools.tests.', '')} {seconds:.1f} s"
                                 for name, _, _, seconds in slowest))
+    shown = set()
     for name, outcome, detail, _ in tally.entries:
         if outcome == "failed":
             say(f"\nFAILED {name}")
-            say("  " + detail.replace("\n", "\n  "))
+            lines = detail.splitlines() or ["it gave no reason"]
+            if lines[-1] in shown:  # The same reason many times over is told once.
+                lines = lines[-1:]
+            shown.add(lines[-1])
+            say("\n".join(f"  {line}" for line in lines[:DETAIL_LINES]))
+            if len(lines) > DETAIL_LINES:
+                say(f"  ... {len(lines) - DETAIL_LINES} more lines, the last: {lines[-1]}")
     skipped = {}
     for name, outcome, detail, _ in tally.entries:
         if outcome == "skipped":

@@ -212,7 +212,8 @@ def find(text: str, root: Path = ROOT) -> list[Lesson]:
         [lesson for lesson in everything
          if wanted in (lesson.path.name, str(lesson.path), f"./{lesson.path}", str(lesson.file))],
         [lesson for lesson in everything
-         if wanted in (lesson.chapter, re.sub(r"\D", "", lesson.chapter))],
+         if wanted == lesson.chapter or wanted.isdecimal()
+         and int(wanted) == int(re.sub(r"\D", "", lesson.chapter))],
     ):
         if matches:
             return matches

@@ -35,8 +35,8 @@ if __package__ in (None, ""):
 from tools import course  # noqa: E402
 
 # A name may end in the name of a lesson, or in that and what else was recorded of it.
-NAME = re.compile(r"run-(\d{4}-\d{2}-\d{2})-([a-z0-9]+(?:-[a-z0-9]+)*)-([A-Za-z0-9_]+(?:-counters)?)"
-                  r"\.txt")
+NAME = re.compile(r"run-(\d{4}-\d{2}-\d{2})-([a-z0-9]+(?:-[a-z0-9]+)*)-"
+                  r"(?!counters\.)([A-Za-z0-9_]+(?:-counters)?)\.txt")
 STDERR_LINE = re.compile(r"# stderr of run (\d+) of (\d+)")
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?"
 
@@ -227,7 +227,7 @@ def largest_rate_gbs(found: Evidence, size: float) -> float:
 class Table:
     columns: list[str]
     rows: list[dict[str, str]]
-    heading: str  # the last line of text above it
+    start: int  # where in the text its columns are named
 
 
 HAS_UNIT = re.compile(r"\((ms|us|GB/s|TB/s)\)")
@@ -243,11 +243,12 @@ def tables(text: str) -> list[Table]:
     """
     found: list[Table] = []
     current: Table | None = None
-    heading = ""
+    at = 0
     for line in text.splitlines():
+        start, at = at, at + len(line) + 1
         names = re.split(r"\s{2,}", line.strip())
         if len(names) >= 3 and HAS_UNIT.search(line) and not re.search(NUMBER + r"\s*$", line):
-            current = Table(names, [], heading)
+            current = Table(names, [], start)
             found.append(current)
         elif current and re.fullmatch(r"[\s\-=+|]+", line):
             continue
@@ -259,8 +260,6 @@ def tables(text: str) -> list[Table]:
                 current.rows.append(row)
         else:
             current = None
-        if current is None and line.strip():
-            heading = line.strip()
     return found
 
 

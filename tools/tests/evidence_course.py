@@ -31,6 +31,7 @@ int main() {}
 TRANSCRIPT = """\
 GPU: {{gpu_name}}
 input: 67,109,475 bytes
+sumBytes: {{time_ms}} ms, {{rate_gbs}} GB/s
 
 input             global (ms)  private (ms)  speedup
 uniform bytes     {{time_ms:11}}  {{time_ms:12}}  {{ratio:7}}
@@ -39,6 +40,7 @@ all one byte      {{time_ms:11}}  {{time_ms:12}}  {{ratio:7}}
 STDOUT = """\
 GPU: NVIDIA H200
 input: 67,109,475 bytes
+sumBytes: 0.0990 ms, 678 GB/s
 
 input             global (ms)  private (ms)  speedup
 uniform bytes          8.2700        0.0989    83.62

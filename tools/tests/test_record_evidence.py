@@ -51,7 +51,7 @@ class Records(Recorder):
         self.assertEqual(found.get("driver"), "580.159.04, supports CUDA 13.0")
         self.assertEqual(found.get("nvcc"), "V13.0.88")
         self.assertEqual(found.get("checked against"),
-                         "expected/day29/histogram.txt, 7 masked values, passed")
+                         "expected/day29/histogram.txt, 9 masked values, passed")
         self.assertEqual(path.stat().st_mode & 0o777, 0o644)
 
     def test_both_build_lines_are_recorded_and_the_longer_one_was_used(self) -> None:
@@ -175,7 +175,7 @@ class Refuses(Recorder):
         self.refused("a GPU is required")
 
     def test_a_run_that_stops_half_way(self) -> None:
-        (self.fakes / "program.sh").write_text(program("".join(STDOUT.splitlines(True)[:4])))
+        (self.fakes / "program.sh").write_text(program("".join(STDOUT.splitlines(True)[:5])))
         self.refused("did not pass its check")
 
     def test_values_that_cannot_be(self) -> None:

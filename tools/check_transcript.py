@@ -82,8 +82,8 @@ MASKS = {
 }
 
 MASK = re.compile(r"\{\{([^{}]*)\}\}")
-MASK_BODY = re.compile(r"([a-z_]+)(?::(\d+))?(?: ([-0-9.eE]*?)\.\.([-0-9.eE]*))?")
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+MASK_BODY = re.compile(r"([a-z_]+)(?::([0-9]+))?(?: ([-0-9.eE]*?)\.\.([-0-9.eE]*))?")
+NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
 class TranscriptError(Exception):
@@ -114,8 +114,8 @@ class Placed:
         if kind == "text":
             return None if value.isprintable() else "has characters that cannot be printed"
         if kind == "version":
-            return None if re.fullmatch(r"\d{1,2}\.\d", value) else "is not major.minor"
-        if kind == "int" and not re.fullmatch(r"-?\d+", value):
+            return None if re.fullmatch(r"[0-9]{1,2}\.[0-9]", value) else "is not major.minor"
+        if kind == "int" and not re.fullmatch(r"-?[0-9]+", value):
             return "is not a whole number"
         if kind == "real" and not NUMBER.fullmatch(value):
             return "is not a finite decimal number"

@@ -203,8 +203,11 @@ def check_sources(found: Evidence, root: Path, regenerate: str) -> list[str]:
             problems.append(f"{path} is not there any more")
             continue
         if evidence.sha256(file.read_bytes()) != digest:
-            problems.append(f"is stale: {path} has changed since. Renew it where there is a GPU: "
-                            f"git rm {found.path.relative_to(root)} && {regenerate}")
+            drawn = found.path.with_suffix(".svg").is_file()
+            problems.append(
+                f"is stale: {path} has changed since. Renew it where there is a GPU: git rm "
+                f"{found.path.relative_to(root).with_suffix('.*')} && {regenerate}"
+                + (" && python3 tools/plot_evidence.py" if drawn else ""))
         elif course.parse_header(file)["build"] != build:
             problems.append(f"{path} is not built by the recorded line")
         card = record_evidence.line_for_card(build, found.get("compute capability"))

@@ -76,6 +76,7 @@ def figures_of(block: Block) -> list[Figure]:
     found = {}
     about_speed = SPEED.search(block.text)
     for number, text in block.lines:
+        text = re.sub(r"https?://\S+", "", text)
         for pattern in (FIGURE, DECIMAL_TIMES):
             for match in pattern.finditer(text):
                 word = next(group for group in match.groups()[1:] if group)

@@ -103,6 +103,17 @@ class Placed:
     def mask(self) -> Mask:
         return MASKS[self.name]
 
+    def pattern(self) -> str:
+        """A regular expression for whatever may be printed here; problem() judges it."""
+        text = self.mask.kind == "text"
+        if not self.width:
+            return r"\S.*?\S|\S" if text else r"\S+?"
+        padded = [rf" {{{blanks}}}" + (rf"(?! ).{{{self.width - blanks}}}(?<! )" if text else
+                                       rf"\S{{{self.width - blanks}}}")
+                  for blanks in range(self.width)]
+        longer = rf"\S.{{{max(self.width - 1, 0)},}}?\S" if text else rf"\S{{{self.width + 1},}}?"
+        return "|".join([*padded, longer])
+
     def problem(self, printed: str, cpu_runtime: bool) -> str | None:
         """Why the printed text, padding included, is not a value of this mask; None if it is."""
         value = printed.lstrip(" ")
@@ -170,9 +181,7 @@ class Line:
             placed = parse_mask(found[1])
             self.masks.append(placed)
             pattern += re.escape(text[end:found.start()])
-            blanks = " *" if placed.width else ""
-            pattern += rf"({blanks}\S(?:.*?\S)?)" if placed.mask.kind == "text" else \
-                rf"({blanks}\S+?)"
+            pattern += f"({placed.pattern()})"
             end = found.end()
         if "{{" in MASK.sub("", text):
             raise TranscriptError(f"a mask is opened and not closed: {text.strip()}")

@@ -303,7 +303,8 @@ def run_lessons(names: list[str]) -> int:
             say(f"{name}: {result}")
     ran = sum(result == "ran" for result in results.values())
     failed = [name for name, result in results.items() if result == "failed"]
-    say(f"{ran} of {len(results)} lessons ran" + (f"; failed: {' '.join(failed)}" if failed else ""))
+    say(f"{ran} of {len(results)} lessons ran"
+        + (f"; failed: {' '.join(failed)}" if failed else ""))
     return 1 if failed or not ran else 0
 
 
@@ -373,7 +374,8 @@ def lock(directory: Path):
 
 def forget_stale_configuration(directory: Path, options: list[str]) -> None:
     """CMake remembers paths and compilers. Start afresh when any of them is another one now."""
-    programs = {name: shutil.which(name) for name in ("cmake", "g++", "c++", "nvcc", "make", "ninja")}
+    programs = {name: shutil.which(name)
+                for name in ("cmake", "g++", "c++", "nvcc", "make", "ninja")}
     variables = {name: os.environ.get(name) for name in
                  ("CXX", "CXXFLAGS", "LDFLAGS", "CUDACXX", "CUDAHOSTCXX", "CUDAFLAGS",
                   "CMAKE_GENERATOR")}
@@ -383,6 +385,13 @@ def forget_stale_configuration(directory: Path, options: list[str]) -> None:
         (directory / "CMakeCache.txt").unlink(missing_ok=True)
         shutil.rmtree(directory / "CMakeFiles", ignore_errors=True)
         check_transcript.write_atomically(kept, key)
+
+
+def cached(directory: Path, name: str) -> str:
+    """An entry of CMake's cache."""
+    text = (directory / "CMakeCache.txt").read_text("utf-8", "replace")
+    found = re.search(rf"^{name}:INTERNAL=(.*)$", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def configure_and_build(directory: Path, jobs: int, require_gpu: bool, tally: Tally) -> bool:
@@ -406,9 +415,7 @@ def configure_and_build(directory: Path, jobs: int, require_gpu: bool, tally: Ta
             say(line[3:])
     note(f"building with {jobs} at a time")
     start = time.monotonic()
-    generator = re.search(r"^CMAKE_GENERATOR:INTERNAL=(.*)$",
-                          (directory / "CMakeCache.txt").read_text("utf-8", "replace"), re.MULTILINE)
-    go_on = ["-k", "0"] if generator and "Ninja" in generator[1] else ["-k"]
+    go_on = ["-k", "0"] if "Ninja" in cached(directory, "CMAKE_GENERATOR") else ["-k"]
     status = call(["cmake", "--build", directory, "-j", jobs, "--", *go_on], BUILD_SECONDS, log)
     text = log.read_text(encoding="utf-8", errors="backslashreplace")
     seconds = time.monotonic() - start
@@ -426,8 +433,7 @@ def run_ctest(directory: Path, jobs: int, environment: dict, tally: Tally) -> No
     note("running the lessons' transcript tests")
     report, log = directory / "ctest.xml", directory / "ctest.log"
     report.unlink(missing_ok=True)
-    cache = (directory / "CMakeCache.txt").read_text("utf-8", "replace")
-    ctest = re.search(r"^CMAKE_CTEST_COMMAND:INTERNAL=(.*)$", cache, re.MULTILINE)[1]
+    ctest = cached(directory, "CMAKE_CTEST_COMMAND") or "ctest"
     status = call([ctest, "--test-dir", directory, "--no-tests=error", "--output-junit", report,
                    "-j", jobs], LONG_SECONDS, log, env=environment)
     try:

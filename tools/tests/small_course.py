@@ -24,7 +24,7 @@ LESSON = """// SPDX-License-Identifier: MIT
 {stderr}{body}"""
 
 HELLO = '#include <cstdio>\n\nint main() { std::puts("hello"); }\n'
-KERNEL = "#include <cstdio>\n\n__global__ void nothing() {}\n\nint main() { nothing<<<1, 1>>>(); }\n"
+KERNEL = "__global__ void nothing() {}\n\nint main() { nothing<<<1, 1>>>(); }\n"
 PASSING_MODULE = ("import unittest\n\n\nclass Small(unittest.TestCase):\n"
                   "    def test_it(self):\n        self.assertTrue(True)\n")
 

@@ -114,7 +114,8 @@ class FailsWhenItMust(ToolCase):
         self.assertIn("SIGSEGV", output)
 
     def test_stderr_that_nobody_announced(self):
-        status, output = self.check(PRINT.format(EXPECTED.encode()) + "; print('hm', file=sys.stderr)")
+        status, output = self.check(PRINT.format(EXPECTED.encode())
+                                    + "; print('hm', file=sys.stderr)")
         self.assertEqual(status, 1)
         self.assertIn("not announced: hm", output)
 
@@ -144,7 +145,8 @@ class FailsWhenItMust(ToolCase):
         self.assertFalse(stays_alive(int((self.directory / "pid").read_text())))
 
     def test_a_flood_ends_in_one_clear_line(self):
-        status, output = self.check("import sys\nfor i in range(1600): sys.stdout.write('x' * 65536)")
+        status, output = self.check("import sys\n"
+                                    "for i in range(1600): sys.stdout.write('x' * 65536)")
         self.assertEqual(status, 1)
         self.assertRegex(output, r"\Athe program printed more than \d+ bytes on stdout and was "
                                  r"stopped\nfailed: .*\n\Z")
@@ -269,6 +271,16 @@ class Masks(unittest.TestCase):
             with self.subTest(text):
                 self.assertFalse(self.passes(row, text))
 
+    def test_masks_without_text_between_them(self):
+        row = "{{time_ms:6}}{{time_ms:6}}{{gpu_name:6}}"
+        for text in ("   1.0   2.0     x", "  10.5123.25   x y", "1234567   2.0     x"):
+            with self.subTest(text):
+                self.assertTrue(self.passes(row, text))
+        for text in ("   1.0   2.0    x", "   1.0         x", "  1.0   2.0     x",
+                     "   nan   2.0     x"):
+            with self.subTest(text):
+                self.assertFalse(self.passes(row, text))
+
     def test_zero_is_printed_for_slow_runs_on_the_cpu_only(self):
         self.assertTrue(self.passes("{{rate_gbs}}", "0.0", cpu_runtime=True))
         self.assertFalse(self.passes("{{rate_gbs}}", "0.0"))
@@ -277,7 +289,8 @@ class Masks(unittest.TestCase):
         self.assertFalse(self.passes("{{time_ms}}", "0.0", cpu_runtime=True))
 
     def test_fixed_text_beside_a_mask_is_exact(self):
-        for text in ("took 1.5 ms.", "Took 1.5 ms", "took 1.5  ms", "took 1.5 ms ", "took 1.5 ms\r"):
+        for text in ("took 1.5 ms.", "Took 1.5 ms", "took 1.5  ms", "took 1.5 ms ",
+                     "took 1.5 ms\r"):
             with self.subTest(text):
                 self.assertFalse(self.passes("took {{time_ms}} ms", text))
         self.assertFalse(self.passes("(a.b) {{time_ms}}", "(axb) 1.5"))

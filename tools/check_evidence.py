@@ -97,7 +97,10 @@ RULES: dict[str, Rules] = {
     "90_race_on_hardware": Rules(extra=race_stays_in_bounds),
     "histogram": Rules(
         quotients=(("speedup", "global (ms)", "private (ms)", 1.0),),
-        lines=((rf"(?P<ms>{NUMBER}) ms\D+(?P<result>{NUMBER}) GB/s", "bytes", "ms", 1e-6),)),
+        lines=((rf"(?P<ms>{NUMBER}) ms\D+(?P<result>{NUMBER}) GB/s", "bytes", "ms", 1e-6),
+               (rf"histogramGlobal:\s+(?P<all>{NUMBER})[^:]+"
+                rf"histogramPrivate:\s+(?P<merged>{NUMBER}).*factor of (?P<result>{NUMBER})",
+                "all", "merged", 1.0))),
 }
 
 

@@ -31,6 +31,8 @@ int main() {}
 TRANSCRIPT = """\
 GPU: {{gpu_name}}
 input: 67,109,475 bytes
+histogramGlobal:   67109475 (one per byte)
+histogramPrivate:  262144 (1024 blocks x 256 bins), fewer by a factor of 256.0
 sumBytes: {{time_ms}} ms, {{rate_gbs}} GB/s
 
 input             global (ms)  private (ms)  speedup
@@ -40,6 +42,8 @@ all one byte      {{time_ms:11}}  {{time_ms:12}}  {{ratio:7}}
 STDOUT = """\
 GPU: NVIDIA H200
 input: 67,109,475 bytes
+histogramGlobal:   67109475 (one per byte)
+histogramPrivate:  262144 (1024 blocks x 256 bins), fewer by a factor of 256.0
 sumBytes: 0.0990 ms, 678 GB/s
 
 input             global (ms)  private (ms)  speedup

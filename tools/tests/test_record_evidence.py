@@ -175,7 +175,7 @@ class Refuses(Recorder):
         self.refused("a GPU is required")
 
     def test_a_run_that_stops_half_way(self) -> None:
-        (self.fakes / "program.sh").write_text(program("".join(STDOUT.splitlines(True)[:5])))
+        (self.fakes / "program.sh").write_text(program("".join(STDOUT.splitlines(True)[:7])))
         self.refused("did not pass its check")
 
     def test_values_that_cannot_be(self) -> None:

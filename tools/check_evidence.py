@@ -94,6 +94,8 @@ def race_stays_in_bounds(found: Evidence) -> list[str]:
 
 
 RULES: dict[str, Rules] = {
+    "histogram_at_the_floor-counters": Rules(quotients=(
+        ("wavefronts per instruction", "wavefronts", "instructions", 1.0),)),
     "90_race_on_hardware": Rules(extra=race_stays_in_bounds),
     "histogram": Rules(
         quotients=(("speedup", "global (ms)", "private (ms)", 1.0),),
@@ -308,8 +310,7 @@ def check_file(path: Path, root: Path = course.ROOT) -> list[str]:
         if found.get("regenerate") != regenerate:
             problems.append(f"the command that makes it again is not '{regenerate}'")
         problems += check_sources(found, root, regenerate)
-        rules = RULES.get(Path(found.fields["source"][0]).stem, Rules()) if kind == "run" \
-            else Rules()
+        rules = RULES.get(evidence.NAME.sub(r"\3", path.name), Rules())
         if kind == "run":
             problems += check_run(found, root)
         elif kind == "sanitizer":

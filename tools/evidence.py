@@ -231,15 +231,16 @@ class Table:
 
 
 HAS_UNIT = re.compile(r"\((ms|us|GB/s|TB/s)\)")
+NAMES_COLUMNS = re.compile(HAS_UNIT.pattern + r"|speedup|ratio|per instruction")
 
 
 def tables(text: str) -> list[Table]:
     """The tables of an output.
 
     A table starts at a line of at least three column names, two or more blanks apart, of which one
-    ends in a unit, `(ms)` or `(GB/s)`. It ends before the first line that is empty or has no
-    figure. In a row, the last columns are single words; what stands left of them is the text of
-    the first columns.
+    ends in a unit, `(ms)` or `(GB/s)`, or is a speedup, a ratio or so much per instruction. It
+    ends before the first line that is empty or has no figure. In a row, the last columns are
+    single words; what stands left of them is the text of the first column.
     """
     found: list[Table] = []
     current: Table | None = None
@@ -247,7 +248,7 @@ def tables(text: str) -> list[Table]:
     for line in text.splitlines():
         start, at = at, at + len(line) + 1
         names = re.split(r"\s{2,}", line.strip())
-        if len(names) >= 3 and HAS_UNIT.search(line) and not re.search(NUMBER + r"\s*$", line):
+        if len(names) >= 3 and NAMES_COLUMNS.search(line) and not re.search(NUMBER + r"\s*$", line):
             current = Table(names, [], start)
             found.append(current)
         elif current and re.fullmatch(r"[\s\-=+|]+", line):

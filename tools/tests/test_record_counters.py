@@ -22,15 +22,15 @@ exec "$@"
 NAMES = [names[0] for names in record_counters.METRICS.values()]
 COUNTS = [(1000, 3200, 2200), (1000, 3210, 2210), (1000, 1500, 500), (1000, 1000, 0)]
 SASS = """\
-	code for sm_75
-		Function : _Z5tablePKhmPj
+  code for sm_75
+    Function : _Z5tablePKhmPj
         /*0000*/                   ATOMS.POPC.INC.32 RZ, [R1] ;
-	code for sm_90
-		Function : _Z5tablePKhmPj
+  code for sm_90
+    Function : _Z5tablePKhmPj
         /*0000*/                   ATOMS.POPC.INC.32 RZ, [R1+URZ] ;
         /*0010*/              @!P0 ATOMS.POPC.INC.32 RZ, [R2] ;
         /*0020*/                   LDS R1, [R2] ;
-		Function : _Z13tablePerLanesILi4EEvPKhmPj
+    Function : _Z13tablePerLanesILi4EEvPKhmPj
         /*0000*/                   ATOMS.ADD R3, [R1], R2 ;
         /*0010*/                   ATOMS R3, [R1], R2 ;
 """
@@ -65,8 +65,8 @@ class Recording(EvidenceCourse):
             + [("void tablePerLanes<4>", COUNTS[3])] * 3))
         self.write("day29/histogram.cu", LESSON.replace(
             "int main", "__global__ void sum(int* a) {}\n__global__ void table(int* a) {}\n"
-            "template <int N>\n__global__ void __launch_bounds__(1024, 2)\n    tablePerLanes(int* a)"
-            " {}\nint main"))
+            "template <int N>\n__global__ void __launch_bounds__(1024, 2)\n"
+            "    tablePerLanes(int* a) {}\nint main"))
         self.commit()
 
     def record(self) -> tuple[int, str]:
@@ -81,7 +81,7 @@ class Recording(EvidenceCourse):
         self.assertIn("67109475 bytes", found.stdout)
         self.assertRegex(found.stdout, r"table +uniform bytes +1000 +3200 +2200 +3\.200\n")
         self.assertRegex(found.stdout, r"table +all one byte +1000 +1000 +0 +1\.000\n")
-        self.assertRegex(found.stdout, r"tablePerLanes<4> +english text +1000 +1000 +0 +1\.000\n")
+        self.assertRegex(found.stdout, r"tablePerLanes<4> +english text +1000 +1000 +0 +1\.000")
         self.assertRegex(found.stdout, r"\ntable +2 +0\ntablePerLanes +0 +2\n")
         self.assertNotIn("sum ", found.stdout)
         self.assertEqual(check_evidence.check_file(path, self.root), [])

@@ -4,6 +4,7 @@
     python3 tools/sync_docs.py              renew every marked block in every .md file
     python3 tools/sync_docs.py --check      change nothing; one line for each block that differs
     python3 tools/sync_docs.py README.md    only the named pages
+    python3 tools/sync_docs.py --runs       also run the commands whose output is quoted (a minute)
 
 A page never holds a second copy of anything by hand. It says between two markers what stands there,
 each marker on a line of its own; the lines in between are written by this tool:
@@ -18,6 +19,8 @@ Kinds of block:
                                    the next one that holds TO (quote texts that have blanks)
     evidence: LESSON [FROM [TO]]   what the newest recorded run of LESSON printed
     stderr: LESSON                 what the first run in that record said on stderr
+    run: COMMAND | TEXT | ...      with --runs: the different lines that COMMAND prints that hold
+                                   one of the texts, without addresses and the path of this folder
     lessons: table                 the lessons in reading order
     lessons: links                 their Compiler Explorer links
     lessons: commands LESSON       the lines that build and run one lesson
@@ -33,6 +36,7 @@ import argparse
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -43,7 +47,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools import course, evidence, explorer_link  # noqa: E402
 
-MARKER = re.compile(r"<!-- (snippet|transcript|evidence|stderr|lessons): (.*?) -->")
+MARKER = re.compile(r"<!-- (snippet|transcript|evidence|stderr|run|lessons): (.*?) -->")
 END = "<!-- end -->"
 FENCE = re.compile(r"\s*(```|~~~)")
 NO_RUN = "No run of this lesson has been recorded yet."
@@ -166,6 +170,20 @@ def make_stderr(page: Path, words: list[str], root: Path) -> list[str]:
     return [caption(run, page), "", *fenced("text", run.stderr[0].splitlines())]
 
 
+def make_run(page: Path, words: list[str], root: Path) -> list[str]:
+    command, *texts = " ".join(words).split(" | ")
+    program, *arguments = command.split()
+    ran = subprocess.run([sys.executable if program == "python3" else program, *arguments],
+                         cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+    output = ran.stdout.decode("utf-8", "replace").replace(f"{root}/", "")
+    output = re.sub(r" at 0x[0-9a-f]+|\(pid=\d+\)| \(BuildId: \w+\)| \(\S+\+0x[0-9a-f]+\)", "",
+                    output)
+    lines = [line for line in output.splitlines() if any(text in line for text in texts or [""])]
+    if not lines:
+        raise DocsError(f"the command printed no such line (exit status {ran.returncode})")
+    return fenced("text", list(dict.fromkeys(lines)))
+
+
 def first_sentence(summary: str) -> str:
     """The first sentence of a summary; a long one only up to its first colon or semicolon."""
     text = " ".join(summary.split())
@@ -205,7 +223,7 @@ def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
 
 
 MAKERS = {"snippet": make_snippet, "transcript": make_transcript, "evidence": make_evidence,
-          "stderr": make_stderr, "lessons": make_lessons}
+          "stderr": make_stderr, "run": make_run, "lessons": make_lessons}
 
 
 # Reading and writing pages.
@@ -241,15 +259,23 @@ def blocks_of(text: str, name: str) -> list[Block]:
     return blocks
 
 
-def renewed(text: str, page: Path, root: Path) -> tuple[str, list[str]]:
-    """The page with every block made anew, and one line for each block that was different."""
+def renewed(text: str, page: Path, root: Path, runs: bool = False) -> tuple[str, list[str]]:
+    """The page with every block made anew, and one line for each block that was different.
+
+    Without `runs`, the output of commands stays as it is; there must only be some.
+    """
     name = page.relative_to(root).as_posix() if page.is_relative_to(root) else str(page)
     lines = text.split("\n")
     differences = []
     for block in reversed(blocks_of(text, name)):
         what = f"{block.kind}: {block.arguments}"
+        if block.kind == "run" and not runs:
+            if not block.body:
+                differences.insert(0, f"{name}:{block.line}: {what} was never run, see --runs")
+            continue
         try:
-            wanted = MAKERS[block.kind](page, shlex.split(block.arguments), root)
+            words = block.arguments.split() if block.kind == "run" else shlex.split(block.arguments)
+            wanted = MAKERS[block.kind](page, words, root)
         except (DocsError, course.CourseError, evidence.EvidenceError, ValueError) as error:
             raise DocsError(f"{name}:{block.line}: {what}: {error}") from None
         if wanted != block.body:
@@ -285,6 +311,7 @@ def main(argv: list[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", nargs="*", type=Path, help="a .md file; default: all of them")
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 on differences")
+    parser.add_argument("--runs", action="store_true", help="run the commands that are quoted too")
     parser.add_argument("--root", type=Path, default=course.ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     root = options.root.resolve()
@@ -292,11 +319,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for page in [page.resolve() for page in options.page] or pages(root):
             text = course.read_text(page)
-            new_text, differences = renewed(text, page, root)
+            new_text, differences = renewed(text, page, root, options.runs)
             differing += len(differences)
             for difference in differences:
-                print(difference if options.check else f"renewed {difference.split(' differs')[0]}")
-            if differences and not options.check:
+                print(difference if options.check else difference.replace("differs", "is renewed"))
+            if new_text != text and not options.check:
                 write_atomically(page, new_text)
     except (DocsError, course.CourseError) as error:
         print(f"sync_docs.py: {error}", file=sys.stderr)

@@ -61,7 +61,7 @@ class Links(unittest.TestCase):
                 expected = ["-arch=sm_75"] if lesson.language == "cuda" else []
                 self.assertEqual(architectures, expected)
 
-    def test_day_29_runs_at_a_small_size_there(self) -> None:
+    def test_long_lessons_run_at_a_small_size_there(self) -> None:
         for lesson in self.lessons:
             for option in explorer_link.SMALL_SIZES.get(lesson.stem, []):
                 macro = re.fullmatch(r"-D(\w+)=\d+", option)[1]

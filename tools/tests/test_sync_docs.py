@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import shutil
 import tempfile
 import unittest
 from pathlib import Path
@@ -111,6 +113,21 @@ class Pages(unittest.TestCase):
         self.assertIn("```text\ndevice: three\n```\n",
                       self.page_after_sync("<!-- stderr: day29/demo.cu -->"))
 
+    def test_a_command_runs_only_when_asked(self) -> None:
+        marker = "<!-- run: python3 print.py | two | six -->"
+        self.put("print.py", f"print('one\\ntwo at 0x12ab {self.root}/x\\ntwo\\ntwo\\nsix')\n")
+        page = self.put("README.md", f"{marker}\n<!-- end -->\n")
+        self.assertEqual(self.run_tool("--check")[0], 1, "a block that was never run must fail")
+        self.assertEqual(self.run_tool("--runs")[0], 0)
+        text = course.read_text(page)
+        self.assertIn("```text\ntwo x\ntwo\nsix\n```\n", text)
+        self.put("print.py", "print('two')\n")
+        self.assertEqual(self.run_tool("--check"), (0, "", ""))
+        self.assertEqual(self.run_tool("--check", "--runs")[0], 1)
+        self.put("print.py", "print('none')\n")
+        self.assertEqual(self.run_tool("--runs")[0], 2)
+        self.assertEqual(course.read_text(page), text)
+
     def test_check_reports_each_difference_and_changes_nothing(self) -> None:
         stale = ("<!-- snippet: day29/demo.cu count -->\n```cuda\nint count = 1;\n```\n"
                  "<!-- end -->\n\n<!-- transcript: day29/demo.txt -->\n<!-- end -->\n")
@@ -173,6 +190,23 @@ class ThisCourse(unittest.TestCase):
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             status = sync_docs.main(["--check"])
         self.assertEqual(status, 0, f"\n{out.getvalue()}")
+
+
+class QuotedRuns(unittest.TestCase):
+    """Part of the long campaigns only: builds and runs lessons under the race detector."""
+
+    def test_the_output_that_pages_quote_still_comes(self) -> None:
+        if not shutil.which("g++"):
+            self.skipTest("g++ is not installed; sudo apt-get install g++")
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = sync_docs.main(["--check", "--runs"])
+        self.assertEqual(status, 0, f"\n{out.getvalue()}")
+
+
+def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite, pattern: str | None):
+    classes = [Pages, ThisCourse] + ([QuotedRuns] if os.environ.get("LESSONS_LONG") else [])
+    return unittest.TestSuite(loader.loadTestsFromTestCase(test) for test in classes)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,18 @@ def race_stays_in_bounds(found: Evidence) -> list[str]:
     return problems or ([] if rows else ["the table of survivors was not found"])
 
 
+def sorted_bytes(row: dict[str, str]) -> float:
+    """A sort reads each key of a byte once and writes it and an index of four bytes: six at least.
+
+    The number of keys is written out or in units of 2^10 or 2^20, '1 Mi'.
+    """
+    count, _, unit = row["keys"].partition(" ")
+    return 6.0 * evidence.number(count) * {"": 1, "Ki": 2**10, "Mi": 2**20}[unit]
+
+
 RULES: dict[str, Rules] = {
+    "92_counting_sort_at_speed": Rules(
+        quotients=(("ratio", "CUB (ms)", "ours (ms)", 1.0),), row_bytes=sorted_bytes),
     "histogram_at_the_floor-counters": Rules(quotients=(
         ("wavefronts per instruction", "wavefronts", "instructions", 1.0),)),
     "90_race_on_hardware": Rules(extra=race_stays_in_bounds),

@@ -233,6 +233,11 @@ class Follows(unittest.TestCase):
         self.assertTrue(race(evidence.Evidence(None, {}, "nothing\n")))
 
 
+    def test_the_bytes_that_a_sort_moves(self) -> None:
+        for keys, size in (("1,000", 6e3), ("1000", 6e3), ("1 Mi", 6 * 2**20), ("4 Ki", 24576)):
+            self.assertEqual(check_evidence.sorted_bytes({"keys": keys}), size)
+
+
 class ThisCourse(unittest.TestCase):
     def test_what_is_required_is_there(self) -> None:
         self.assertEqual(check_evidence.missing(course.ROOT, check_evidence.REQUIRED), [])

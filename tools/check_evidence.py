@@ -56,7 +56,7 @@ class Rules:
     """
     quotients: tuple[tuple[str, str, str, float], ...] = ()
     lines: tuple[tuple[str, str, str, float], ...] = ()
-    row_bytes: Callable[[dict[str, str]], float] | None = None
+    row_bytes: Callable[[dict[str, str]], float | None] | None = None
     extra: Callable[[Evidence], list[str]] | None = None
 
 
@@ -93,11 +93,14 @@ def race_stays_in_bounds(found: Evidence) -> list[str]:
     return problems or ([] if rows else ["the table of survivors was not found"])
 
 
-def sorted_bytes(row: dict[str, str]) -> float:
-    """A sort reads each key of a byte once and writes it and an index of four bytes: six at least.
+def sorted_bytes(row: dict[str, str]) -> float | None:
+    """How many bytes a sort of that many keys moves; None in a row about something else.
 
-    The number of keys is written out or in units of 2^10 or 2^20, '1 Mi'.
+    It reads each key of a byte once and writes it and an index of four bytes: six at least. The
+    number of keys is written out or in units of 2^10 or 2^20, '1 Mi'.
     """
+    if "keys" not in row:
+        return None
     count, _, unit = row["keys"].partition(" ")
     return 6.0 * evidence.number(count) * {"": 1, "Ki": 2**10, "Mi": 2**20}[unit]
 
@@ -173,7 +176,8 @@ def check_possible(found: Evidence, rules: Rules) -> list[str]:
                 unit = evidence.column_unit(column)
                 if unit is None or cell in ("-", "n/a"):
                     continue
-                needed = str(rules.row_bytes(row)) if rules.row_bytes else size
+                moved = rules.row_bytes(row) if rules.row_bytes else None
+                needed = str(moved) if moved else size
                 problems += beyond(found, cell, unit, needed,
                                    f"{column} of '{next(iter(row.values()))}': {cell}")
     return problems

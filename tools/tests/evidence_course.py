@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -90,6 +91,8 @@ class EvidenceCourse(unittest.TestCase):
     """Sets up the course in self.root, with a fake GPU on PATH."""
 
     def setUp(self) -> None:
+        if not shutil.which("git"):
+            self.skipTest("no git; install the Debian package git")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         top = Path(folder.name).resolve()

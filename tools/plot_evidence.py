@@ -194,6 +194,8 @@ def save(figure, path: Path, text: str) -> None:
         data = buffer.getvalue()
         if kind == "svg":  # matplotlib leaves blanks at the ends of lines.
             data = re.sub(rb"[ \t]+\n", b"\n", data)
+            title = f"<title>Times recorded in {path.name}</title>"  # For readers who cannot see.
+            data = re.sub(rb"(<svg[^>]*>)", rb"\1\n " + title.encode(), data, count=1)
         handle, name = tempfile.mkstemp(prefix=".run-", suffix=".part", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(data)

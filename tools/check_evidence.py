@@ -31,7 +31,7 @@ from typing import Callable
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools import check_transcript, course, evidence, record_evidence  # noqa: E402
-from tools.evidence import NUMBER, Evidence, EvidenceError, Table  # noqa: E402
+from tools.evidence import NUMBER, Evidence, EvidenceError  # noqa: E402
 
 # What must be recorded: lessons by their stem, and what is recorded by other tools.
 REQUIRED = (
@@ -105,18 +105,67 @@ def sorted_bytes(row: dict[str, str]) -> float | None:
     return 6.0 * evidence.number(count) * {"": 1, "Ki": 2**10, "Mi": 2**20}[unit]
 
 
+FLOOR_KERNEL = "sum, 16-byte loads"
+
+
+def floor_rows_agree(found: Evidence) -> list[str]:
+    """Shares of the floor, ratios to CUB and the sizes up to which a kernel wins."""
+    rows = [row for table in evidence.tables(found.stdout) for row in table.rows]
+    main_rows = [row for row in rows if "kernel" in row]
+    problems = [] if main_rows else ["the table of kernels was not found"]
+    for row in main_rows:
+        like = {other["kernel"]: other["time (ms)"] for other in main_rows
+                if (other["size"], other["input"]) == (row["size"], row["input"])}
+        cub = next((time for kernel, time in like.items() if kernel.startswith("CUB")), "")
+        for column, over, scale in (("of floor (%)", like.get(FLOOR_KERNEL, ""), 100.0),
+                                    ("CUB ratio", cub, 1.0)):
+            if not over or not follows(row[column], over, row["time (ms)"], scale):
+                problems.append(f"{column} of '{row['kernel']}', {row['input']}, {row['size']}: "
+                                f"{row[column]} does not follow from {over} and {row['time (ms)']}")
+    return problems + winners_agree(found, [row for row in rows if "kernel" not in row])
+
+
+def winners_agree(found: Evidence, rows: list[dict[str, str]]) -> list[str]:
+    """The largest size at which each kernel wins by 2 %, on at least one of the inputs.
+
+    The printed times are rounded, so within half a percent a close call may go either way.
+    """
+    claim = re.search(r"^  CUB (\d+), one table (\d+), column per lane (\d+)$", found.stdout,
+                      re.MULTILINE)
+    if not rows or not claim:
+        return ["the table of smaller inputs, or who wins there, was not found"]
+    problems = []
+    columns = [column for column in rows[0] if evidence.HAS_UNIT.search(column)]
+    for column, largest in zip(columns, map(int, claim.groups())):
+        shares = {}  # size: the smallest share of the next best time
+        for row in rows:
+            best = min(evidence.number(row[other]) for other in columns if other != column)
+            share = evidence.number(row[column]) / best
+            size = int(row["size"])
+            shares[size] = min(share, shares.get(size, share))
+        wins = [size for size, share in shares.items() if share < 0.975]
+        if max(wins, default=0) > largest or (largest and shares.get(largest, 9.0) > 0.985):
+            problems.append(f"{column}: said to win up to {largest}, and the table says "
+                            f"{max(wins, default=0)}")
+    return problems
+
+
 RULES: dict[str, Rules] = {
+    "90_race_on_hardware": Rules(extra=race_stays_in_bounds),
     "92_counting_sort_at_speed": Rules(
         quotients=(("ratio", "CUB (ms)", "ours (ms)", 1.0),), row_bytes=sorted_bytes),
-    "histogram_at_the_floor-counters": Rules(quotients=(
-        ("wavefronts per instruction", "wavefronts", "instructions", 1.0),)),
-    "90_race_on_hardware": Rules(extra=race_stays_in_bounds),
     "histogram": Rules(
         quotients=(("speedup", "global (ms)", "private (ms)", 1.0),),
         lines=((rf"(?P<ms>{NUMBER}) ms\D+(?P<result>{NUMBER}) GB/s", "bytes", "ms", 1e-6),
                (rf"histogramGlobal:\s+(?P<all>{NUMBER})[^:]+"
                 rf"histogramPrivate:\s+(?P<merged>{NUMBER}).*factor of (?P<result>{NUMBER})",
                 "all", "merged", 1.0))),
+    "histogram_at_the_floor": Rules(
+        quotients=(("rate (GB/s)", "size", "time (ms)", 1e-6),),
+        row_bytes=lambda row: evidence.number(row["size"]) if "size" in row else None,
+        extra=floor_rows_agree),
+    "histogram_at_the_floor-counters": Rules(quotients=(
+        ("wavefronts per instruction", "wavefronts", "instructions", 1.0),)),
 }
 
 

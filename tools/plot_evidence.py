@@ -35,7 +35,8 @@ from tools.evidence import NUMBER, Evidence, EvidenceError  # noqa: E402
 # An opaque card of its own, so that the picture reads the same on a light and on a dark page.
 # The bars' colors keep apart for color-blind readers and in gray.
 PAPER, INK, FAINT = "#f6f8fa", "#1f2328", "#8c959f"
-COLORS = ("#0b3d91", "#d1661b", "#3b9e8f", "#8a4fa8", "#b3a125", "#6e7781")
+COLORS = ("#0b3d91", "#d1661b", "#3b9e8f", "#8a4fa8", "#b3a125", "#6e7781", "#5aa9e6")
+RED = "#b3261e"
 SLOW = 12.0  # from this ratio of the longest to the shortest time on, the axis is logarithmic
 
 
@@ -45,12 +46,12 @@ class Panel:
     title: str
     inputs: list[str]
     kernels: dict[str, list[str]] = field(default_factory=dict)  # name: a time in ms an input
-    floor: str = ""  # a time in ms
+    floor: list[str] = field(default_factory=list)  # in ms: one for all inputs, or one for each
     floor_name: str = ""
 
     def figures(self) -> list[float]:
         texts = [text for times in self.kernels.values() for text in times]
-        return [evidence.number(text) for text in texts + ([self.floor] if self.floor else [])]
+        return [evidence.number(text) for text in texts + self.floor]
 
 
 # ---- what to draw of which lesson ----------------------------------------------------------------
@@ -61,7 +62,25 @@ def day29(found: Evidence) -> list[Panel]:
     return [Panel("", [row["input"] for row in table.rows], {
         "histogramGlobal": [row["global (ms)"] for row in table.rows],
         "histogramPrivate": [row["private (ms)"] for row in table.rows],
-    }, floor[1], "sumBytes, every byte read once by byte loads")]
+    }, [floor[1]], "sumBytes, every byte read once by byte loads")]
+
+
+def at_the_floor(found: Evidence) -> list[Panel]:
+    panels: dict[str, Panel] = {}
+    for table in evidence.tables(found.stdout):
+        for row in table.rows:
+            if "kernel" not in row:
+                continue
+            panel = panels.setdefault(row["size"], Panel(
+                f"{int(row['size']):,} bytes", [],
+                floor_name=f"{check_evidence.FLOOR_KERNEL}, on the same input"))
+            if row["input"] not in panel.inputs:
+                panel.inputs.append(row["input"])
+            if row["kernel"] == check_evidence.FLOOR_KERNEL:
+                panel.floor.append(row["time (ms)"])
+            else:
+                panel.kernels.setdefault(row["kernel"], []).append(row["time (ms)"])
+    return list(panels.values())
 
 
 def sort_at_speed(found: Evidence) -> list[Panel]:
@@ -80,6 +99,7 @@ def sort_at_speed(found: Evidence) -> list[Panel]:
 
 PLOTS: dict[str, tuple[str, Callable[[Evidence], list[Panel]]]] = {
     "histogram": ("Day 29: time per input and kernel", day29),
+    "histogram_at_the_floor": ("Histograms against the floor of reading", at_the_floor),
     "92_counting_sort_at_speed": ("Stable counting sort of byte keys, against the library",
                                   sort_at_speed),
 }
@@ -102,6 +122,8 @@ def panels_of(found: Evidence) -> list[Panel]:
     for panel in panels:
         if any(len(times) != len(panel.inputs) for times in panel.kernels.values()):
             raise EvidenceError(f"{found.path}: a kernel lacks a time for an input")
+        if len(panel.floor) not in (0, 1, len(panel.inputs)):
+            raise EvidenceError(f"{found.path}: an input lacks its floor")
         if any(not figure > 0 for figure in panel.figures()):
             raise EvidenceError(f"{found.path}: a time is not positive")
     return panels
@@ -125,7 +147,7 @@ def draw(found: Evidence, panels: list[Panel]):
         "font.size": 10, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
         "ytick.color": INK, "axes.edgecolor": FAINT})
     most = max(len(panel.kernels) for panel in panels)
-    columns = min(len(panels), 2)
+    columns = 1 if most > 3 else min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure, grid = pyplot.subplots(rows, columns, squeeze=False, facecolor=PAPER,
                                    figsize=((10.5 if most > 3 else 7.0) if columns == 1 else 12.5,
@@ -155,12 +177,7 @@ def draw_panel(axes, panel: Panel) -> None:
                         label=kernel, color=COLORS[number % len(COLORS)])
         axes.bar_label(bars, times, padding=2, fontsize=7 if small else 9,
                        rotation=90 if small else 0)
-    if panel.floor:
-        axes.axhline(evidence.number(panel.floor), color="#b3261e", linestyle="--", linewidth=1.4,
-                     label=f"floor: {panel.floor_name}")
-        axes.annotate(panel.floor, (1, evidence.number(panel.floor)), (3, 0), color="#b3261e",
-                      xycoords=("axes fraction", "data"), textcoords="offset points",
-                      verticalalignment="center", fontsize=9)
+    draw_floor(axes, panel)
     figures = panel.figures()
     if max(figures) / min(figures) >= SLOW:
         axes.set_yscale("log")
@@ -178,6 +195,26 @@ def draw_panel(axes, panel: Panel) -> None:
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def draw_floor(axes, panel: Panel) -> None:
+    """A dashed line for all inputs with its figure at the end, or one for each above its figure."""
+    name = f"floor: {panel.floor_name}"
+    if len(panel.floor) == 1:
+        height = evidence.number(panel.floor[0])
+        axes.axhline(height, color=RED, linestyle="--", linewidth=1.4, label=name)
+        axes.annotate(panel.floor[0], (1, height), (3, 0), color=RED, fontsize=9,
+                      xycoords=("axes fraction", "data"), textcoords="offset points",
+                      verticalalignment="center")
+        return
+    for at, text in enumerate(panel.floor):
+        axes.hlines(evidence.number(text), at - 0.46, at + 0.46, color=RED, linestyle="--",
+                    linewidth=1.4, zorder=3, label=name if at == 0 else None)
+        axes.annotate(text, (at, 0), (0, -26), color=RED, fontsize=9,
+                      xycoords=("data", "axes fraction"), textcoords="offset points",
+                      horizontalalignment="center", verticalalignment="top")
+    if panel.floor:
+        axes.xaxis.labelpad = 22
 
 
 def caption(found: Evidence) -> str:

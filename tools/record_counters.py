@@ -172,8 +172,8 @@ def render(version: str, size: str, metrics: dict[str, str], launches: dict[str,
 
 
 def profile(lesson: course.Lesson, ncu: str, metrics: dict[str, str], kernels: list[str],
-            work: Path) -> tuple[list[Launch], str]:
-    """Run the built lesson under ncu: its launches, and what it printed."""
+            work: Path) -> list[Launch]:
+    """Run the built lesson under ncu: its launches."""
     report = work / "report.csv"
     command = [ncu, "--clock-control", "none", "--csv", "--page", "raw",
                "--metrics", ",".join(metrics.values()), "--log-file", str(report),
@@ -187,7 +187,7 @@ def profile(lesson: course.Lesson, ncu: str, metrics: dict[str, str], kernels: l
                             f"{outcome.stopped}: {(errors or said.splitlines() or ['?'])[-1]}")
     if re.search(r"CPU \(\d+ workers?\)|cuda_on_cpu: ", said):
         raise EvidenceError("the kernels ran on the CPU; evidence is for runs on a GPU")
-    return parse_launches(log, metrics), outcome.stdout.decode("utf-8", "replace")
+    return parse_launches(log, metrics)
 
 
 def record(lesson: course.Lesson, root: Path, ncu: str, options: argparse.Namespace) -> Path:
@@ -207,14 +207,14 @@ def record(lesson: course.Lesson, root: Path, ncu: str, options: argparse.Namesp
         line += "".join(f" -D{define}" for define in DEFINES.get(lesson.stem, ()))
         program = record_evidence.build(lesson, source, line, work)
         metrics = choose_metrics(ncu)
-        launches, stdout = profile(lesson, ncu, metrics, list(dict.fromkeys(kernels)), work)
+        launches = profile(lesson, ncu, metrics, list(dict.fromkeys(kernels)), work)
         counted = per_input(launches)
         named = list(dict.fromkeys(re.sub(r"<.*", "", kernel) for kernel in counted))
         sass = record_evidence.capture(["cuobjdump", "--dump-sass", str(program)], "cuobjdump")
     version = re.search(r"Version (\S+)", record_evidence.capture([ncu, "--version"], "ncu"))
-    sizes = [int(size.replace(",", "")) for size in re.findall(r"([\d,]+) bytes", stdout)]
     text = render(version[1] if version else "of unknown version",
-                  f"{max(sizes)} bytes" if sizes else "the lesson's own size", metrics, counted,
+                  " ".join(["built with", *DEFINES.get(lesson.stem, ["the documented sizes"])]),
+                  metrics, counted,
                   count_atoms(sass, machine["compute capability"], named),
                   machine["compute capability"])
     fields = record_evidence.header(

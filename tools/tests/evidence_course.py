@@ -87,6 +87,27 @@ def program(stdout: str = STDOUT, stderr: str = "", status: int = 0, before: str
             + (f"cat >&2 <<'END'\n{stderr}END\n" if stderr else "") + f"exit {status}\n")
 
 
+def floor_output(times: dict[tuple[int, str, str], float],
+                 sweep: list[tuple[int, str, float, float, float]], wins: str) -> str:
+    """What lesson 29.2 prints of such times in ms: (size, input, kernel) and the sweep's rows."""
+    lines = ["GPU:      NVIDIA H200, compute capability 9.0", "", "      size  input          kernel"
+             "              time (ms)  rate (GB/s)  of floor (%)  CUB ratio"]
+    for (size, name, kernel), ms in times.items():
+        floor, cub = times[size, name, "sum, 16-byte loads"], times[size, name, "CUB"]
+        lines.append(f"{size:10d}  {name:<13}  {kernel:<18}  {ms:9.5f}  {size * 1e-6 / ms:11.1f}  "
+                     f"{100 * floor / ms:12.1f}  {cub / ms:9.2f}")
+    lines += ["", "      size  input          CUB (us)  one table (us)  column per lane (us)"]
+    for size, name, cub, one, lane in sweep:
+        lines.append(f"{size:10d}  {name:<13}  {1e3 * cub:8.2f}  {1e3 * one:14.2f}  "
+                     f"{1e3 * lane:20.2f}")
+    return "\n".join([*lines, "", "The largest size at which a kernel wins:", wins, ""])
+
+
+FLOOR_KERNELS = ("sum, byte loads", "sum, 16-byte loads", "CUB", "day 29, byte loads", "one table",
+                 "8 copies", "16 copies", "column per lane")
+FLOOR_INPUTS = ("uniform bytes", "english text", "all one byte")
+
+
 class EvidenceCourse(unittest.TestCase):
     """Sets up the course in self.root, with a fake GPU on PATH."""
 

@@ -1,12 +1,14 @@
 """The check of evidence: each defect is caught, and what is committed here has none."""
 
+import random
 import shutil
 import unittest
 from unittest import mock
 
 from tools import check_evidence, course, evidence, record_evidence
 from tools.check_evidence import Rules
-from tools.tests.evidence_course import LESSON, STDOUT, EvidenceCourse, program
+from tools.tests.evidence_course import (FLOOR_INPUTS, FLOOR_KERNELS, LESSON, STDOUT,
+                                         EvidenceCourse, floor_output, program)
 
 
 class Defects(EvidenceCourse):
@@ -236,6 +238,56 @@ class Follows(unittest.TestCase):
     def test_the_bytes_that_a_sort_moves(self) -> None:
         for keys, size in (("1,000", 6e3), ("1000", 6e3), ("1 Mi", 6 * 2**20), ("4 Ki", 24576)):
             self.assertEqual(check_evidence.sorted_bytes({"keys": keys}), size)
+
+
+class AtTheFloor(unittest.TestCase):
+    """The rules of lesson 29.2, on figures that are rounded as the lesson rounds them."""
+
+    def output(self, seed: int = 1) -> str:
+        dice = random.Random(seed)
+        times = {(size, name, kernel): size * 1e-6 / dice.uniform(600, 4500)
+                 for size in (67109475, 1073742435) for name in FLOOR_INPUTS
+                 for kernel in FLOOR_KERNELS}
+        sweep = [(67109475, "uniform bytes", 0.040, 0.035, 0.020),
+                 (16777368, "uniform bytes", 0.012, 0.0110, 0.0119),
+                 (4194342, "all one byte", 0.006, 0.007, 0.0059)]
+        return floor_output(times, sweep, "  CUB 0, one table 16777368, column per lane 67109475")
+
+    def problems(self, text: str) -> list[str]:
+        found = evidence.Evidence(None, {
+            "memory clock kHz": ["3201000"], "memory bus bits": ["6144"], "L2 bytes": ["62914560"],
+        }, text)
+        rules = check_evidence.RULES["histogram_at_the_floor"]
+        return (check_evidence.check_derived(found, rules) + rules.extra(found)
+                + check_evidence.check_possible(found, rules))
+
+    def test_figures_that_follow(self) -> None:
+        for seed in range(5):
+            self.assertEqual(self.problems(self.output(seed)), [])
+
+    def test_figures_that_do_not(self) -> None:
+        text = self.output()
+        row = next(line for line in text.splitlines() if "column per lane " in line)
+        rate, share, ratio = row.split()[-3:]
+        for old, new, column in ((rate, f"{float(rate) + 5:.1f}", "rate (GB/s)"),
+                                 (share, f"{float(share) + 1:.1f}", "of floor (%)"),
+                                 (ratio, f"{float(ratio) + 0.1:.2f}", "CUB ratio")):
+            problems = self.problems(text.replace(row, row.replace(old, new)))
+            self.assertTrue(problems and column in problems[0], problems)
+
+    def test_who_wins(self) -> None:
+        text = self.output()
+        for old, new in (("CUB 0,", "CUB 4194342,"), ("one table 16777368", "one table 0"),
+                         ("lane 67109475", "lane 4194342")):
+            self.assertEqual(len(self.problems(text.replace(old, new))), 1, new)
+        self.assertEqual(len(self.problems(text.replace("one table 1", "one 1"))), 1)
+
+    def test_faster_than_the_card_on_a_large_input(self) -> None:
+        times = {(1073742435, name, kernel): 0.2 for name in FLOOR_INPUTS
+                 for kernel in FLOOR_KERNELS}
+        problems = self.problems(floor_output(times, [(4096, "x", 0.1, 0.1, 0.1)],
+                                              "  CUB 0, one table 0, column per lane 0"))
+        self.assertIn("means 5369 GB/s, and this card can do 5327 at most", problems[0])
 
 
 class ThisCourse(unittest.TestCase):

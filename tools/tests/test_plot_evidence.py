@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 
 from tools import course, evidence, plot_evidence, record_evidence
 from tools.evidence import EvidenceError
-from tools.tests.evidence_course import STDOUT, EvidenceCourse
+from tools.tests.evidence_course import (FLOOR_INPUTS, FLOOR_KERNELS, STDOUT, EvidenceCourse,
+                                         floor_output)
 
 NO_MATPLOTLIB = "no matplotlib; install it with 'pip install matplotlib'"
 HAVE_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
@@ -61,7 +62,8 @@ def picture_problems(path: Path) -> list[str]:
             if data != wanted:
                 problems.append(f"{picture.name} was drawn from other figures; {renew}")
             figures = [text for panel in panels for times in panel.kernels.values()
-                       for text in times] + [panel.floor for panel in panels if panel.floor]
+                       for text in times]
+            figures += [text for panel in panels for text in panel.floor]
             for figure in set(figures):
                 if shown.count(figure) < figures.count(figure):
                     problems.append(f"{picture.name} does not show {figure}; {renew}")
@@ -79,7 +81,7 @@ class Drawing(EvidenceCourse):
         self.assertEqual(panel.inputs, ["uniform bytes", "all one byte"])
         self.assertEqual(panel.kernels, {"histogramGlobal": ["8.2700", "49.1000"],
                                          "histogramPrivate": ["0.0989", "0.0984"]})
-        self.assertEqual(panel.floor, "0.0990")
+        self.assertEqual(panel.floor, ["0.0990"])
 
     def test_what_cannot_be_drawn_is_an_error(self) -> None:
         found = evidence.parse(self.path)
@@ -128,13 +130,39 @@ class Drawing(EvidenceCourse):
         for axes, panel in zip(figure.axes, panels):
             for bars, times in zip(axes.containers, panel.kernels.values()):
                 self.assertEqual([bar.get_height() for bar in bars], [float(x) for x in times])
-            self.assertEqual(axes.lines[0].get_ydata()[0], float(panel.floor))
+            self.assertEqual(axes.lines[0].get_ydata()[0], float(panel.floor[0]))
             self.assertEqual([x.get_text() for x in axes.get_xticklabels()], panel.inputs)
 
     def test_evidence_with_a_problem_is_not_drawn(self) -> None:
         self.path.write_text(self.path.read_text().replace("8.2700", "8.1700"))
         status, said = self.call(plot_evidence.main)
         self.assertEqual((status, self.evidence()), (77 if not HAVE_MATPLOTLIB else 1, [self.path]))
+
+
+class OtherLessons(unittest.TestCase):
+    def panels(self, source: str, text: str) -> list[plot_evidence.Panel]:
+        return plot_evidence.panels_of(evidence.Evidence(Path("x"), {"source": [source]}, text))
+
+    def test_a_panel_for_each_size_and_a_floor_for_each_input(self) -> None:
+        times = {(size, name, kernel): (place + 1) * size * 1e-9
+                 for size in (67109475, 1073742435) for name in FLOOR_INPUTS
+                 for place, kernel in enumerate(FLOOR_KERNELS)}
+        small, large = self.panels("day29/histogram_at_the_floor.cu", floor_output(
+            times, [(4096, "uniform bytes", 0.1, 0.1, 0.1)], "  CUB 0"))
+        self.assertEqual((small.title, large.title), ("67,109,475 bytes", "1,073,742,435 bytes"))
+        self.assertEqual(small.inputs, list(FLOOR_INPUTS))
+        self.assertEqual(small.floor, ["0.13422"] * 3)
+        self.assertEqual(large.kernels["column per lane"], ["8.58994"] * 3)
+        self.assertEqual(len(small.kernels), len(FLOOR_KERNELS) - 1)
+
+    def test_a_panel_for_each_number_of_keys(self) -> None:
+        one, many = self.panels("chapter07/92_counting_sort_at_speed.cu", (
+            "  keys     input     CUB (ms)  ours (ms)  ratio\n"
+            "  1048576  uniform     0.0200     0.0100   2.00\n"
+            " 67108864  one byte    0.4000     0.2000   2.00\n"))
+        self.assertEqual((one.title, one.inputs), ("1048576 keys", ["uniform"]))
+        self.assertEqual(many.kernels, {"CUB DeviceRadixSort": ["0.4000"],
+                                        "this lesson": ["0.2000"]})
 
 
 class ThisCourse(unittest.TestCase):

@@ -90,12 +90,13 @@ def program(stdout: str = STDOUT, stderr: str = "", status: int = 0, before: str
 def floor_output(times: dict[tuple[int, str, str], float],
                  sweep: list[tuple[int, str, float, float, float]], wins: str) -> str:
     """What lesson 29.2 prints of such times in ms: (size, input, kernel) and the sweep's rows."""
-    lines = ["GPU:      NVIDIA H200, compute capability 9.0", "", "      size  input          kernel"
-             "              time (ms)  rate (GB/s)  of floor (%)  CUB ratio"]
+    lines = ["GPU:      NVIDIA H200, compute capability 9.0", "",
+             "      size  input          kernel              time (ms)  rate (GB/s)  of floor (%)"
+             "  CUB ratio"]
     for (size, name, kernel), ms in times.items():
         floor, cub = times[size, name, "sum, 16-byte loads"], times[size, name, "CUB"]
-        lines.append(f"{size:10d}  {name:<13}  {kernel:<18}  {ms:9.5f}  {size * 1e-6 / ms:11.1f}  "
-                     f"{100 * floor / ms:12.1f}  {cub / ms:9.2f}")
+        lines.append(f"{size:10d}  {name:<13}  {kernel:<18}  {ms:9.5f}  "
+                     f"{size * 1e-6 / ms:11.1f}  {100 * floor / ms:12.1f}  {cub / ms:9.2f}")
     lines += ["", "      size  input          CUB (us)  one table (us)  column per lane (us)"]
     for size, name, cub, one, lane in sweep:
         lines.append(f"{size:10d}  {name:<13}  {1e3 * cub:8.2f}  {1e3 * one:14.2f}  "

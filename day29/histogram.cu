@@ -190,7 +190,7 @@ Skew inputSkew(const Bins& bins, std::size_t size) {
 // snippet: sum-kernel
 // Reads every byte, touches no counter: one partial sum a thread. With 262,144 threads the partials
 // add 1 MiB of writes to 64 MiB of reads. A partial is right as long as its thread reads less than
-// 16 MiB; in this grid a thread reads 257 bytes.
+// 16 MiB; in this grid a thread reads at most 257 bytes.
 __global__ void sumBytes(const unsigned char* input, std::size_t size, unsigned int* partials) {
   const std::size_t thread = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;

@@ -46,6 +46,7 @@ TIMEOUT = 300.0
 SIZES: dict[str, tuple[str, ...]] = {
     "90_race_on_hardware": ("RACE_LAUNCHES=2", "RACE_MAX_N=1048576"),
     "91_stable_counting_sort": ("SORT_MAX_N=65536", "SORT_RUNS=3"),
+    "92_counting_sort_at_speed": ("SORT_KEYS=1048576", "SORT_HUGE_KEYS=1048576", "SORT_RUNS=3"),
     "histogram": ("HISTOGRAM_BYTES=1049187",),
     "histogram_at_the_floor": ("HISTOGRAM_SMALL_BYTES=66147", "HISTOGRAM_LARGE_BYTES=1049187",
                                "HISTOGRAM_RUNS=1", "HISTOGRAM_CALLS=1"),

@@ -35,7 +35,8 @@ from tools.evidence import NUMBER, Evidence, EvidenceError  # noqa: E402
 # An opaque card of its own, so that the picture reads the same on a light and on a dark page.
 # The bars' colors keep apart for color-blind readers and in gray.
 PAPER, INK, FAINT = "#f6f8fa", "#1f2328", "#8c959f"
-COLORS = ("#0b3d91", "#d1661b", "#3b9e8f", "#8a4fa8", "#b3a125", "#6e7781", "#5aa9e6")
+COLORS = ("#0b3d91", "#d1661b", "#3b9e8f", "#8a4fa8", "#b3a125", "#6e7781", "#5aa9e6",
+          "#c2527f")
 RED = "#b3261e"
 SLOW = 12.0  # from this ratio of the longest to the shortest time on, the axis is logarithmic
 

@@ -163,6 +163,8 @@ function(add_lesson file)
     set_target_properties(${stem}_on_cpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${chapter}")
     add_transcript_test(${lesson_id}.transcript_on_cpu ${stem}_on_cpu "${file}" ${arg_TIMEOUT}
       "cpu" --cpu-runtime)
+    # The runtime uses several cores; two such tests at a time would only slow each other down.
+    set_tests_properties(${lesson_id}.transcript_on_cpu PROPERTIES PROCESSORS 2)
   endif()
 endfunction()
 

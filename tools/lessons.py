@@ -255,7 +255,7 @@ def run_one(lesson: Lesson, machine: Machine, directory: Path, progress: str) ->
         return f"left out, because {machine.why_no_gpu()}"
     if way == "cpu":
         line = f"python3 tools/cuda_on_cpu.py {lesson.path}"
-        command = [sys.executable, CPU_TOOL, *(f"-D{name}" for name in lesson.cpu_defines),
+        command = [sys.executable, CPU_TOOL, *(f"--define={name}" for name in lesson.cpu_defines),
                    lesson.file]
         note(f"[{progress}] building {lesson.path.name} for the CPU and running it")
     else:

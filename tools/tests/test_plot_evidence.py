@@ -152,7 +152,8 @@ class OtherLessons(unittest.TestCase):
         self.assertEqual((small.title, large.title), ("67,109,475 bytes", "1,073,742,435 bytes"))
         self.assertEqual(small.inputs, list(FLOOR_INPUTS))
         self.assertEqual(small.floor, ["0.13422"] * 3)
-        self.assertEqual(large.kernels["column per lane"], [f"{len(FLOOR_KERNELS) * 1.073742435:.5f}"] * 3)
+        self.assertEqual(large.kernels["column per lane"],
+                         [f"{len(FLOOR_KERNELS) * 1.073742435:.5f}"] * 3)
         self.assertEqual(len(small.kernels), len(FLOOR_KERNELS) - 1)
 
     def test_a_panel_for_each_number_of_keys(self) -> None:

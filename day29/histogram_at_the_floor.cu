@@ -323,26 +323,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 // end snippet: column-kernel
 
-// Day 29's histogramPrivate, to stand beside them: a load and a shared atomic for every byte.
-__global__ void histogramBytes(const unsigned char* input, std::size_t size, unsigned int* bins) {
-  __shared__ unsigned int s_bins[kBins];
-  for (int b = threadIdx.x; b < kBins; b += blockDim.x) s_bins[b] = 0;
-  __syncthreads();
-  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < size; i += stride) {
-    atomicAdd(&s_bins[input[i]], 1u);
-  }
-  __syncthreads();
-  for (int b = threadIdx.x; b < kBins; b += blockDim.x) atomicAdd(&bins[b], s_bins[b]);
-}
-
 // ---- Launches -----------------------------------------------------------------------------------
 
 struct Device {
   int sms = 1;
   unsigned int* d_bins[2] =
       {};  // taken in turn: one is counted into, the other is zeroed for later
-  unsigned int* d_output = nullptr;  // of the kernels that need no second table
+  unsigned int* d_output = nullptr;  // CUB's
   unsigned int* d_partials = nullptr;
   void* d_temporary = nullptr;  // CUB's
   std::size_t temporary_bytes = 0;
@@ -355,7 +342,7 @@ int blocksFor(const Device& device, std::size_t size) {
   return static_cast<int>(std::max<std::size_t>(1, std::min(useful, most)));
 }
 
-constexpr int kByteThreads = 256;  // day 29's grid, for the two kernels that are day 29's
+constexpr int kByteThreads = 256;  // day 29's grid, for day 29's sum
 constexpr int kByteBlocks = 1024;
 
 int byteBlocksFor(std::size_t size) {
@@ -378,13 +365,6 @@ const unsigned int* countVectors(Device& device, const unsigned char* d_input, s
       <<<blocksFor(device, size), kThreads>>>(d_input, size, device.d_bins[0], device.d_bins[1]);
   CUDA_CHECK(cudaGetLastError());
   return device.d_bins[0];
-}
-
-const unsigned int* countBytes(Device& device, const unsigned char* d_input, std::size_t size) {
-  CUDA_CHECK(cudaMemsetAsync(device.d_output, 0, kBins * sizeof(unsigned int)));
-  histogramBytes<<<byteBlocksFor(size), kByteThreads>>>(d_input, size, device.d_output);
-  CUDA_CHECK(cudaGetLastError());
-  return device.d_output;
 }
 
 const unsigned int* countWithCub(Device& device, const unsigned char* d_input, std::size_t size) {
@@ -417,12 +397,8 @@ struct Contender {
 const Contender kCub = {"CUB HistogramEven", countWithCub};
 const Contender kOneTable = {"one table a block", countVectors<1>};
 const Contender kColumns = {"column per lane", countVectors<kLanes>};
-const Contender kContenders[] = {kCub,
-                                 {"day 29, byte loads", countBytes},
-                                 kOneTable,
-                                 {"8 copies", countVectors<8>},
-                                 {"16 copies", countVectors<16>},
-                                 kColumns};
+const Contender kContenders[] = {
+    kCub, kOneTable, {"8 copies", countVectors<8>}, {"16 copies", countVectors<16>}, kColumns};
 
 Device makeDevice(int sms, std::size_t largest, const unsigned char* d_input) {
   Device device;
@@ -513,7 +489,7 @@ void checkSum(Sum sum, const Device& device, const unsigned char* d_input, std::
   std::exit(1);
 }
 
-// Sizes around the ends of vectors, warps and blocks, at addresses that 16 does and does not divide.
+// Sizes round the ends of vectors, warps and blocks, at addresses that 16 divides and does not.
 void checkOddInputs(Device& device, unsigned char* d_input) {
   const Bytes bytes = makeInput(0, 70000);
   for (std::size_t offset : {0, 1, 7, 15}) {

@@ -43,7 +43,7 @@ fi
 
 export DEBIAN_FRONTEND=noninteractive
 if [ -n "$missing" ]; then
-  echo "setup: installing$missing $optional"
+  echo "setup: installing$missing${optional:+ $optional}"
   $as_root apt-get update -qq
   # shellcheck disable=SC2086  # The lists are meant to be split into words.
   $as_root apt-get install -qq -y --no-install-recommends $missing >/dev/null

@@ -60,16 +60,17 @@ class Mask:
     high: float
     reason: str
     range_required: bool = False
-    zero_on_cpu: bool = False  # a run on the CPU may be so slow that the value is printed as 0.0
+    # A run on the CPU may be so slow that a rate is printed as 0.0, or a share of it is huge.
+    loose_on_cpu: bool = False
 
 
 MASKS = {
     "time_ms": Mask("real", 0, 1e7, "a measured time is positive and finite"),
     "time_us": Mask("real", 0, 1e10, "a measured time is positive and finite"),
-    "rate_gbs": Mask("real", 0, 1e5, "bytes divided by a measured time", zero_on_cpu=True),
-    "rate_gkeys": Mask("real", 0, 1e5, "keys divided by a measured time", zero_on_cpu=True),
-    "ratio": Mask("real", 0, 1e6, "one measured time divided by another", zero_on_cpu=True),
-    "share": Mask("real", 0, 1000, "a percentage of a measured figure", zero_on_cpu=True),
+    "rate_gbs": Mask("real", 0, 1e5, "bytes divided by a measured time", loose_on_cpu=True),
+    "rate_gkeys": Mask("real", 0, 1e5, "keys divided by a measured time", loose_on_cpu=True),
+    "ratio": Mask("real", 0, 1e6, "one measured time divided by another", loose_on_cpu=True),
+    "share": Mask("real", 0, 1000, "a percentage of a measured figure", loose_on_cpu=True),
     "gpu_name": Mask("text", 0, 0, "the card's name"),
     "capability": Mask("version", 0, 0, "the card's compute capability, major.minor"),
     "sm_count": Mask("int", 1, 4096, "the card's number of multiprocessors"),
@@ -137,8 +138,8 @@ class Placed:
             low = self.mask.low if self.low is None else self.low
             high = self.mask.high if self.high is None else self.high
             return None if low <= number <= high else f"is not in {low:g}..{high:g}"
-        if number == 0 and cpu_runtime and self.mask.zero_on_cpu:
-            return None
+        if cpu_runtime and self.mask.loose_on_cpu:
+            return None if number >= 0 else "is negative"
         if kind == "real" and number <= self.mask.low:
             return f"is not greater than {self.mask.low:g}"
         if not self.mask.low <= number <= self.mask.high:

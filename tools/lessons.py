@@ -656,6 +656,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         note("lessons.py: interrupted")
         return 130
+    except SystemExit as end:
+        note(f"lessons.py: ended by {signal.Signals(end.code - 128).name}")
+        raise
     finally:
         CHILDREN.end_all()
 

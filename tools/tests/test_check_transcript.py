@@ -281,8 +281,10 @@ class Masks(unittest.TestCase):
             with self.subTest(text):
                 self.assertFalse(self.passes(row, text))
 
-    def test_zero_is_printed_for_slow_runs_on_the_cpu_only(self):
+    def test_rates_may_be_zero_and_shares_huge_on_the_cpu_only(self):
         self.assertTrue(self.passes("{{rate_gbs}}", "0.0", cpu_runtime=True))
+        self.assertTrue(self.passes("{{share}}", "1241.6", cpu_runtime=True))
+        self.assertFalse(self.passes("{{share}}", "1241.6"))
         self.assertFalse(self.passes("{{rate_gbs}}", "0.0"))
         for text in ("nan", "inf", "-1.0"):
             self.assertFalse(self.passes("{{rate_gbs}}", text, cpu_runtime=True))

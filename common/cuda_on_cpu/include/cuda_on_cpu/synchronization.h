@@ -15,6 +15,9 @@ int barrier(BarrierKind kind, int predicate, const char* file, int line);
 // Lets the other threads of the block run; `what` says in a report where this one stands.
 void yield(const char* what, const char* file, int line);
 [[noreturn]] void trap(const char* file, int line);
+#if defined(CUDA_ON_CPU_THREAD_SANITIZER)
+void noteFence();  // see atomics.h
+#endif
 
 }  // namespace cuda_on_cpu
 

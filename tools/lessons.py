@@ -254,9 +254,9 @@ def run_one(lesson: Lesson, machine: Machine, directory: Path, progress: str) ->
         say(f"left out: {machine.why_no_gpu()}\n")
         return f"left out, because {machine.why_no_gpu()}"
     if way == "cpu":
-        line = f"python3 tools/cuda_on_cpu.py {lesson.path}"
-        command = [sys.executable, CPU_TOOL, *(f"--define={name}" for name in lesson.cpu_defines),
-                   lesson.file]
+        defines = [f"--define={name}" for name in lesson.cpu_defines]
+        line = " ".join(["python3 tools/cuda_on_cpu.py", *defines, str(lesson.path)])
+        command = [sys.executable, CPU_TOOL, *defines, lesson.file]
         slow = "; this can take a minute or two" if "bench" in lesson.labels else ""
         note(f"[{progress}] building {lesson.path.name} for the CPU and running it{slow}")
     else:

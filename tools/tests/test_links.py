@@ -37,7 +37,7 @@ def without_fences(text: str) -> str:
 def shell_lines(text: str) -> list[str]:
     """The commands of a page: lines of its `sh` blocks, and whole commands within a sentence."""
     blocks = re.findall(r"(?ms)^```sh\n(.*?)^```$", text)
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     lines += re.findall(r"`((?:python3|sh) [^`]+)`", without_fences(text))
     return [line.split("  #")[0].strip() for line in lines if line.strip()]
 

@@ -194,9 +194,13 @@ SHOWS = {
     "21": "The three loops as kernels. The result is sorted, and on a GPU it is not stable.",
     "90": "What a race leaves on real hardware: never more than the model, mostly far less.",
     "91": "Slots by place and not by arrival, and the radix sort that needs this.",
+    "92": "The same sort near the speed of the memory, and beside CUB's.",
     "histogram": "64 MiB, three inputs, two kernels, and the clock: what contention costs.",
     "histogram_at_the_floor": "How fast can it be? Wide loads, bank conflicts, a column per lane.",
 }
+
+
+PASTE = "[to paste](#in-compiler-explorer)"  # of a lesson that is too long for a link
 
 
 def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
@@ -218,7 +222,7 @@ def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
     lines = ["| Section | Lesson | What it shows | Online |", "|---|---|---|---|"]
     for lesson in lessons:
         link = Path(os.path.relpath(lesson.file, page.parent)).as_posix()
-        online = f"[open][ce-{lesson.id}]" if explorer_link.best_link(lesson) else "too long"
+        online = f"[open][ce-{lesson.id}]" if explorer_link.best_link(lesson) else PASTE
         shows = SHOWS.get(lesson.id, f"{lesson.title}.")
         lines.append(f"| {lesson.section} | [{lesson.path.name}]({link}) | "
                      f"{shows} | {online} |")

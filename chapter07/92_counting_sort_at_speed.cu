@@ -55,6 +55,7 @@ struct Tile {
 };
 constexpr int kBigRows = 32;   // 120 KiB of shared memory, one block an SM
 constexpr int kSmallRows = 8;  // 48 KiB: for few keys, and for cards with less shared memory
+
 // common: cuda_check
 // Prints the place, the call and the reason to stderr, and ends the program with status 1. When the
 // program holds no code for this GPU there is a remedy, so that error names the option to use.

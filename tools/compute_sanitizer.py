@@ -37,7 +37,7 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 PLANTED = {"memcheck": "a write behind the end of an array",
            "racecheck": "a barrier that is missing between warps",
            "initcheck": "a read of memory that nobody wrote",
-           "synccheck": "a barrier that half the block never reaches"}
+           "synccheck": "a barrier that half a warp never reaches"}
 FOUND = 86  # the exit status that says that a tool found something
 TIMEOUT = 300.0
 

@@ -80,6 +80,9 @@ bool mapBlock(std::size_t bytes, DeviceBlock* block) {
   return true;
 }
 
+// The open bytes between the first closed page and the block.
+char* frontOf(const DeviceBlock& block) { return block.map + pageBytes(); }
+
 cudaError_t allocate(void** pointer, std::size_t bytes, bool managed) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -93,7 +96,10 @@ cudaError_t allocate(void** pointer, std::size_t bytes, bool managed) {
   // New memory holds zeros, which would hide that nobody has set it.
   const bool all = options().check || bytes <= kAlwaysUnset;
   std::memset(block.data, kUnset, all ? bytes : kAlwaysUnset);
-  if (options().check) std::memset(block.data + bytes, kUnset, -bytes % 16);
+  if (options().check) {
+    std::memset(frontOf(block), kUnset, static_cast<std::size_t>(block.data - frontOf(block)));
+    std::memset(block.data + bytes, kUnset, -bytes % 16);
+  }
   const std::lock_guard<std::recursive_mutex> lock(mutex());
   blocks().push_back(block);
   if (!managed && open_count == 0) setOpen(block, false);
@@ -177,12 +183,16 @@ void checkCanaries(const LaunchRequest& request) {
   if (!options().check) return;
   const std::lock_guard<std::recursive_mutex> lock(mutex());
   for (const DeviceBlock& block : blocks()) {
-    if (block.freed) continue;
-    for (std::size_t i = block.bytes; i % 16 != 0; ++i) {
-      if (static_cast<unsigned char>(block.data[i]) == kUnset) continue;
-      reportLine("%s:%d: kernel %s wrote to byte %zu of a cudaMalloc block of %zu bytes",
-                 request.file, request.line, request.kernel, i, block.bytes);
-    }
+    if (block.freed || block.map == block.data) continue;
+    const char* const end = block.data + block.bytes;
+    const char* const closed = block.map + block.map_bytes - pageBytes();
+    const auto written = [](char c) { return static_cast<unsigned char>(c) != kUnset; };
+    const char* at = std::find_if<const char*>(frontOf(block), block.data, written);
+    if (at == block.data) at = std::find_if(end, closed, written);
+    if (at == closed) continue;
+    reportLine("%s:%d: kernel %s, one of its threads: write out of bounds: byte %td of a "
+               "cudaMalloc block of %zu bytes",
+               request.file, request.line, request.kernel, at - block.data, block.bytes);
   }
 }
 

@@ -5,9 +5,11 @@
 #include <execinfo.h>
 #include <link.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,9 +51,13 @@ void describeDeviceFault(const DeviceBlock& block, const char* address, const ch
 }
 
 void onFault(int signal, siginfo_t* info, void*) {
-  static volatile bool again = false;
-  if (!again) {
-    again = true;
+  // The first thread to come here speaks. Others wait for the end; the same one again is hopeless.
+  static std::atomic<pid_t> speaker{0};
+  const pid_t me = static_cast<pid_t>(syscall(SYS_gettid));
+  pid_t nobody = 0;
+  const bool first = speaker.compare_exchange_strong(nobody, me);
+  while (!first && nobody != me) pause();
+  if (first) {
     // The frames: this function, the kernel's return from the signal, the instruction at fault.
     void* frames[3];
     const int count = backtrace(frames, 3);
@@ -143,4 +149,5 @@ extern "C" void __asan_on_error() {
                this_worker->request().kernel, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x,
                threadIdx.y, threadIdx.z);
 }
+extern "C" void __ubsan_on_report() { __asan_on_error(); }
 #endif

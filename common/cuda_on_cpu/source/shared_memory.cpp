@@ -25,7 +25,6 @@ __thread OwnedRange owned_range;
 namespace {
 
 alignas(128) __thread char dynamic_memory[kMostDynamicShared];
-__thread std::size_t dynamic_bytes;
 
 // The program's thread-local storage, as this thread has it.
 struct ThreadLocal {
@@ -71,7 +70,7 @@ char* memoryWithEnd(std::size_t bytes) {
 void Worker::prepareMemory(std::size_t bytes, bool owns_everything) {
   dynamic_shared = dynamic_memory;
   if (sanitizer::kAddress || options().check) {
-    if (dynamic_allocated_ == nullptr || dynamic_bytes != bytes) {
+    if (dynamic_allocated_ == nullptr || dynamic_bytes_ != bytes) {
       if (sanitizer::kAddress) std::free(dynamic_allocated_);
       dynamic_allocated_ = bytes > 0 ? memoryWithEnd(bytes) : nullptr;
       if (bytes > 0 && dynamic_allocated_ == nullptr) reportLine("no memory for shared memory");
@@ -79,7 +78,7 @@ void Worker::prepareMemory(std::size_t bytes, bool owns_everything) {
     dynamic_shared = dynamic_allocated_;
     if (bytes > 0) std::memset(dynamic_shared, kUnset, bytes);
   }
-  dynamic_bytes = bytes;
+  dynamic_bytes_ = bytes;
   ownEverything(owns_everything);
 }
 
@@ -98,20 +97,18 @@ void Worker::ownEverything(bool everything) {
 void Worker::unsetSharedMemory() {
   const ThreadLocal tls = findThreadLocal();
   char* const dynamic = dynamic_shared;
-  const std::size_t bytes = dynamic_bytes;
   const OwnedRange range = owned_range;
   std::memset(tls.begin + tls.initialized, kUnset, tls.bytes - tls.initialized);
   this_worker = this;
   dynamic_shared = dynamic;
-  dynamic_bytes = bytes;
   owned_range = range;
-  if (bytes > 0) std::memset(dynamic, kUnset, bytes);
+  if (dynamic_bytes_ > 0) std::memset(dynamic, kUnset, dynamic_bytes_);
 }
 
 // Whether the address lies in the closed page behind the dynamic shared memory.
-bool Worker::ownsSharedEnd(const void* address) {
+bool Worker::ownsSharedEnd(const void* address) const {
   if (!options().check || dynamic_shared == nullptr) return false;
-  const char* end = dynamic_shared + ((dynamic_bytes + 15) & ~std::size_t{15});
+  const char* end = dynamic_shared + ((dynamic_bytes_ + 15) & ~std::size_t{15});
   const char* p = static_cast<const char*>(address);
   return p >= end && p < end + sysconf(_SC_PAGESIZE);
 }
@@ -121,7 +118,7 @@ void checkIsSet(const void* address, unsigned bytes, const char* file, int line)
   const char* p = static_cast<const char*>(address);
   const ThreadLocal tls = findThreadLocal();
   const bool is_static = p >= tls.begin && p < tls.begin + tls.bytes;
-  const bool is_dynamic = p >= dynamic_shared && p < dynamic_shared + dynamic_bytes;
+  const bool is_dynamic = p >= dynamic_shared && p < dynamic_shared + this_worker->request().dynamic_shared;
   if (!is_static && !is_dynamic) return;
   for (unsigned i = 0; i < bytes; ++i) {
     if (static_cast<unsigned char>(p[i]) != kUnset) return;

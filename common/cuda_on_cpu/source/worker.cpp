@@ -42,6 +42,12 @@ std::uint64_t scramble(std::uint64_t z) {  // splitmix64
 
 // ---- stacks
 
+Worker::Worker(unsigned id) : id_(id) {
+  // They must not grow while a kernel runs: the thread sanitizer sees the copying.
+  stacks_.reserve(kMostThreads + 1);
+  spare_.reserve(kMostThreads + 1);
+}
+
 Stack* Worker::takeStack() {
   if (!spare_.empty()) {
     Stack* stack = spare_.back();
@@ -182,7 +188,8 @@ void Worker::start() {
 // The loop at the bottom of every stack.
 void Worker::runThreads() {
   for (;;) {
-    const Choice next = choose(false);
+    const Choice next = choose(must_start_);
+    must_start_ = false;
     if (next.what == Choice::kStart) {
       start();
       continue;
@@ -215,6 +222,7 @@ void Worker::park(bool start_first) {
   parked_[me] = on_;
   const Choice next = choose(start_first);
   if (next.what == Choice::kStart) {
+    must_start_ = true;
     switchTo(takeStack());
   } else {
     become(next.thread);

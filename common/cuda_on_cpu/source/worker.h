@@ -77,7 +77,7 @@ class ReadyQueue {
 
 class Worker {
  public:
-  explicit Worker(unsigned id) : id_(id) {}
+  explicit Worker(unsigned id);
 
   // Runs the block with this number to its end.
   void runBlock(const LaunchRequest& request, std::uint64_t block);
@@ -105,7 +105,7 @@ class Worker {
   void prepareMemory(std::size_t dynamic_shared, bool owns_everything);
   static void ownEverything(bool everything);
   void unsetSharedMemory();
-  static bool ownsSharedEnd(const void* address);
+  bool ownsSharedEnd(const void* address) const;
 
   const void* last_volatile_read = nullptr;  // of the current thread (volatile_accesses.cpp)
 
@@ -143,6 +143,8 @@ class Worker {
   bool fenced_[kMostThreads];
   ReadyQueue ready_;
 
+  bool must_start_ = false;  // the stack that goes on now is to start a fresh thread
+
   unsigned at_barrier_ = 0;
   std::uint16_t barrier_[kMostThreads];  // in order of arrival
   BarrierKind barrier_kind_ = BarrierKind::kPlain;
@@ -158,6 +160,7 @@ class Worker {
   Stack* on_ = &home_;
   std::vector<Stack*> stacks_, spare_;
 
+  std::size_t dynamic_bytes_ = 0;
   char* dynamic_allocated_ = nullptr;  // when the dynamic shared memory must end exactly
 
   void* tsan_home_ = nullptr;

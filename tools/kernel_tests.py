@@ -9,7 +9,7 @@
 
 tools/tests/kernels/<stem>.cu tests the lesson of that name. It includes the lesson's own file with
 main renamed. `pairs`, the default on the CPU, is a subset in which any two choices (a size and a
-block size, say) occur together at least once; `small` is that for sizes up to 4097; `full`, the
+block size, say) occur together at least once; `small` is that for sizes up to 4097, `tiny` four cases; `full`, the
 default on the GPU, is the whole product of sizes, blocks, grids, offsets and values.
 
 Exit status: 0 all right, 1 wrong results or a crash, 2 wrong use, 77 no GPU.
@@ -33,10 +33,10 @@ from tools.course import ROOT, CourseError  # noqa: E402
 
 HOME = ROOT / "tools" / "tests" / "kernels"
 CPU_TOOL = ROOT / "tools" / "cuda_on_cpu.py"
-MODES = ("small", "pairs", "full")
+MODES = ("tiny", "small", "pairs", "full")
 DEFINES = {"91_stable_counting_sort": ("SORT_MAX_N=65537",)}  # Only the host side uses it.
 HOST_LESSONS = ("40", "19", "41", "42")
-SECONDS = {"small": 300, "pairs": 300, "full": 7200}
+SECONDS = {"tiny": 300, "small": 300, "pairs": 300, "full": 7200}
 
 
 class BuildError(Exception):

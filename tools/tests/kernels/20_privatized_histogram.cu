@@ -42,6 +42,15 @@ void testHostSide(const Case& c) {
   expectEqual(c, "run_on_device, privatized", device.privatized, want);
 }
 
+// A check that compares with itself would call anything right.
+void testChecks(const Case& c) {
+  const std::vector<int> right(NUM_BUCKETS, c.size);
+  std::vector<int> wrong = right;
+  wrong[c.offset % NUM_BUCKETS] += 1;
+  expect(same_histogram("planted", right, right), c, "same_histogram", "rejects what is right");
+  expect(!same_histogram("planted", wrong, right), c, "same_histogram", "accepts what is wrong");
+}
+
 int main(int argc, char** argv) {
   return runTests(
       argc, argv,
@@ -49,5 +58,6 @@ int main(int argc, char** argv) {
         [](const Case& c) { testCounting("histogram_naive_global", histogram_naive_global, c); }},
        {"histogram_privatized",
         [](const Case& c) { testCounting("histogram_privatized", histogram_privatized, c); }},
-       {"host side", testHostSide, 65537}});
+       {"host side", testHostSide, 65537},
+       {"the lesson's check", testChecks, 1}});
 }

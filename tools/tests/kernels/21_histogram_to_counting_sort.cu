@@ -92,10 +92,47 @@ void testHostSide(const Case& c) {
   expectSorted(c, "scatter_on_device", keys, sorted.values, sorted.original_indices, false);
 }
 
+// The lesson's checks must accept what is right and find what is planted.
+void testChecks(const Case& c) {
+  const std::vector<int>& keys = makeValues<int>(c, NUM_BUCKETS);
+  const std::vector<int> counts = countValues<int, int>(keys, NUM_BUCKETS);
+  const std::vector<int> starts = startsOf(counts);
+  const SortedPairs right = simulate_scatter(keys, starts);
+  const auto check = [&](bool judged, bool wanted, const char* name) {
+    expect(judged == wanted, c, name, wanted ? "rejects what is right" : "accepts what is wrong");
+  };
+  check(ranges_are_exact(keys, counts, starts, right.values), true, "ranges_are_exact");
+  check(is_permutation_of_input(keys, right), true, "is_permutation_of_input");
+  check(device_scatter_is_right(keys, right, right), true, "device_scatter_is_right");
+  check(same_entries("planted", "bucket", counts, counts), true, "same_entries");
+  std::vector<int> wrong = counts;
+  ++wrong[3];
+  check(ranges_are_exact(keys, wrong, starts, right.values), false, "ranges_are_exact, counts");
+  check(ranges_are_exact(keys, counts, wrong, right.values), false, "ranges_are_exact, offsets");
+  check(same_entries("planted", "bucket", wrong, counts), false, "same_entries");
+  SortedPairs twice = right;
+  twice.original_indices[0] = twice.original_indices[1];
+  check(is_permutation_of_input(keys, twice), false, "is_permutation_of_input, twice");
+  check(device_scatter_is_right(keys, twice, right), false, "device_scatter_is_right, twice");
+  SortedPairs other = right;
+  other.values[0] = (other.values[0] + 1) % NUM_BUCKETS;
+  check(ranges_are_exact(keys, counts, starts, other.values), false, "ranges_are_exact, values");
+  check(is_permutation_of_input(keys, other), false, "is_permutation_of_input, values");
+  check(device_scatter_is_right(keys, other, right), false, "device_scatter_is_right, values");
+  SortedPairs swapped = right;
+  std::swap(swapped.original_indices[0], swapped.original_indices[1]);
+  const bool equal_keys = right.values[0] == right.values[1];
+  check(count_inversions(right) == 0, true, "count_inversions");
+  if (equal_keys) check(count_inversions(swapped) > 0, true, "count_inversions, swapped");
+}
+
 int main(int argc, char** argv) {
   return runTests(argc, argv,
                   {{"histogram_kernel", testHistogram},
                    {"exclusive_scan_offsets", testScan},
                    {"scatter_counting_sort", testScatter},
-                   {"host side", testHostSide, 65537}});
+                   {"host side", testHostSide, 65537},
+                   {"the lesson's checks", [](const Case& c) {
+                      if (c.size == 255 || c.size == 3991) testChecks(c);
+                    }}});
 }

@@ -69,10 +69,23 @@ void testModel(const Case& c) {
   }
 }
 
+// The lesson's check must accept what is within the bounds and nothing else.
+void testChecks(const Case& c) {
+  const std::vector<int> bound(NUM_BUCKETS, c.grid + 1);
+  std::vector<int> hist = bound;
+  const int bucket = c.offset % NUM_BUCKETS;
+  expect(within(hist, bound, "planted", c.size), c, "within", "rejects the bound itself");
+  hist[bucket] = bound[bucket] + 1;
+  expect(!within(hist, bound, "planted", c.size), c, "within", "accepts more than the bound");
+  hist[bucket] = 0;
+  expect(!within(hist, bound, "planted", c.size), c, "within", "accepts an empty bucket");
+}
+
 int main(int argc, char** argv) {
   return runTests(argc, argv,
                   {{"count_plain", testPlain},
                    {"count_in_step", testInStep},
                    {"count_atomic", testAtomic},
-                   {"the model", testModel, 65537}});
+                   {"the model", testModel, 65537},
+                   {"the lesson's check", testChecks, 1}});
 }

@@ -54,6 +54,30 @@ void testReference(const Case& c) {
          "the share of the only bin");
 }
 
+// The lesson's checks must find a wrong bin, a lost byte and a wrong sum.
+void testChecks(const Case& c) {
+  const Bytes& bytes = makeValues<unsigned char>(c, kBins);
+  const Bins right = countValues<unsigned char, unsigned int>(bytes, kBins);
+  Bins wrong = right;
+  wrong[c.offset] += 1;
+  const Guarded<unsigned int> bins(right, c.offset);
+  DeviceData data;
+  data.size = c.size;
+  data.d_bins = bins.data();
+  const auto judge = [&](const Bins& reference) {
+    return binsAreRight("planted", "planted", data, reference, 1);
+  };
+  expect(judge(right), c, "binsAreRight", "rejects what is right");
+  expect(!judge(wrong), c, "binsAreRight", "accepts a wrong bin");
+  data.size = c.size + 1;
+  expect(!judge(right), c, "binsAreRight", "accepts a reference that has lost a byte");
+  const Guarded<unsigned int> partials({7u, 5u}, c.offset);
+  data.d_partials = partials.data();
+  data.partials = 2;
+  expect(sumIsRight(data, 12), c, "sumIsRight", "rejects what is right");
+  expect(!sumIsRight(data, 13), c, "sumIsRight", "accepts a wrong sum");
+}
+
 int main(int argc, char** argv) {
   return runTests(argc, argv,
                   {{"sumBytes", testSum},
@@ -61,5 +85,6 @@ int main(int argc, char** argv) {
                     [](const Case& c) { testCounting("histogramGlobal", histogramGlobal, c); }},
                    {"histogramPrivate",
                     [](const Case& c) { testCounting("histogramPrivate", histogramPrivate, c); }},
-                   {"references", testReference}});
+                   {"references", testReference},
+                   {"the lesson's checks", testChecks, 1}});
 }

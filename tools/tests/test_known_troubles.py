@@ -1,0 +1,268 @@
+"""Troubles that others had with such programs: known_troubles.tsv says what covers each of them.
+
+The first class keeps that table honest. The others are the checks that belong nowhere else: rules
+that every source must keep, and the two common blocks against a CUDA runtime that is made up.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from tools import course
+from tools.course import ROOT
+from tools.tests.faults.table import FAULTS
+
+TABLE = Path(__file__).with_name("known_troubles.tsv")
+LESSONS = course.lessons()
+CUDA_LESSONS = [lesson for lesson in LESSONS if lesson.language == "cuda"]
+
+
+def rows() -> list[tuple[str, str, list[str]]]:
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    if lines[0] != "topic\ttrouble\tcovered by":
+        raise ValueError(f"{TABLE.name}: the first line names the columns")
+    return [(topic, trouble, covers.split(" | "))
+            for topic, trouble, covers in (line.split("\t") for line in lines[1:])]
+
+
+def test_is_there(name: str) -> bool:
+    """tools/tests/<module>.py has the class and the method, written there or made by a loop."""
+    module, _, rest = name.partition(".")
+    path = TABLE.with_name(f"{module}.py")
+    if not path.is_file():
+        return False
+    text = path.read_text(encoding="utf-8")
+    kind, _, method = rest.partition(".")
+    made = ({f"test_{lesson.stem}" for lesson in CUDA_LESSONS}
+            if 'f"test_{lesson.stem}"' in text else set())
+    return (re.search(rf"^class {kind}\(", text, re.MULTILINE) is not None
+            and (not method or method in made
+                 or re.search(rf"^    def {method}\(", text, re.MULTILINE) is not None))
+
+
+def problem(cover: str) -> str | None:
+    kind, _, what = cover.partition(" ")
+    if kind == "test":
+        return None if test_is_there(what) else f"there is no test {what}"
+    if kind == "fault":
+        found = [fault for fault in FAULTS if fault.name == what]
+        if not found:
+            return f"there is no fault '{what}'"
+        return None if found[0].check != "nothing" else f"the fault '{what}' goes unnoticed"
+    if kind == "page":
+        name, _, quoted = what.partition(": ")
+        path = ROOT / name
+        if not path.is_file():
+            return f"there is no file {name}"
+        return None if quoted in path.read_text(encoding="utf-8") else f"{name} lacks '{quoted}'"
+    return f"'{cover}' is neither test, fault nor page"
+
+
+class Table(unittest.TestCase):
+    def test_every_trouble_is_covered(self) -> None:
+        for topic, trouble, covers in rows():
+            with self.subTest(f"{topic}: {trouble}"):
+                self.assertEqual([text for text in map(problem, covers) if text], [])
+
+    def test_all_topics_are_there_and_no_trouble_twice(self) -> None:
+        self.assertEqual(list(dict.fromkeys(topic for topic, _, _ in rows())),
+                         ["counting", "sorting", "checks", "tool chain", "transcripts", "timing"])
+        troubles = [trouble for _, trouble, _ in rows()]
+        self.assertEqual(len(set(troubles)), len(troubles))
+
+    def test_what_is_not_there_is_found(self) -> None:
+        for cover in ("test test_kernels.OnCpu.test_no_such", "test test_none.A.test_b",
+                      "fault no such fault", "page README.md: no such line at all",
+                      "page NONE.md: x", "hope and pray",
+                      "fault 20's stride has 32 bits"):
+            self.assertIsNotNone(problem(cover), cover)
+
+
+# ---- rules for sources ---------------------------------------------------------------------------
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def unchecked_launches(text: str) -> list[str]:
+    """Launches that no CUDA_CHECK(cudaGetLastError()) follows as the next statement but a brace."""
+    code = without_comments(text)
+    found = []
+    for launch in re.finditer(r"<<<", code):
+        end = code.find(";", code.find(">>>", launch.start()))
+        if not re.match(r"[\s}]*CUDA_CHECK\(cudaGetLastError\(\)\);", code[end + 1:]):
+            line = code.rfind("\n", 0, launch.start()) + 1
+            found.append(code[line:end + 1].strip())
+    return found
+
+
+# What clears an error on purpose, asks for one, or gives memory back when the program ends.
+UNCHECKED_ON_PURPOSE = re.compile(
+    r"const cudaError_t error = cudaGetDeviceCount\(&count\);|\n\s*cudaGetLastError\(\);"
+    r"|cudaGetDeviceProperties\(&device, 0\) == cudaSuccess|cudaGetErrorString\([^()]*\)"
+    r"|~\w+\(\) \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+
+
+def unchecked_calls(text: str) -> list[str]:
+    code = UNCHECKED_ON_PURPOSE.sub(" ", without_comments(text))
+    found = []
+    for call in re.finditer(r"\b(?:cuda[A-Z]\w*|cub::\w+::\w+)\s*\(", code):
+        before = code[:call.start()].rstrip()
+        if not before.endswith("CUDA_CHECK(") and "cudaFailed" not in call[0]:
+            found.append(code[code.rfind("\n", 0, call.start()) + 1:call.end()].strip())
+    return found
+
+
+class Sources(unittest.TestCase):
+    def every_lesson(self, pattern: str, cuda: bool = False) -> None:
+        for lesson in CUDA_LESSONS if cuda else LESSONS:
+            with self.subTest(lesson.id):
+                code = without_comments(course.read_text(lesson.file))
+                self.assertEqual(re.findall(pattern, code), [])
+
+    def test_every_launch_and_every_call_is_checked(self) -> None:
+        for lesson in CUDA_LESSONS:
+            with self.subTest(lesson.id):
+                text = course.read_text(lesson.file)
+                self.assertEqual(unchecked_launches(text), [])
+                self.assertEqual(unchecked_calls(text), [])
+
+    def test_unchecked_ones_are_found(self) -> None:
+        self.assertEqual(len(unchecked_launches("k<<<1, 1>>>(a);\nCUDA_CHECK(cudaFree(a));")), 1)
+        self.assertEqual(unchecked_launches("k<<<1, 1>>>(a);\nCUDA_CHECK(cudaGetLastError());"), [])
+        self.assertEqual(len(unchecked_calls("void f() {\n  cudaFree(a);\n}")), 1)
+        self.assertEqual(unchecked_calls("  CUDA_CHECK(cudaFree(a));\n  cudaGetLastError();"), [])
+
+    def test_no_atomic_of_block_scope(self) -> None:
+        self.every_lesson(r"\batomic\w+_block\b")
+
+    def test_no_comparison_with_a_tolerance(self) -> None:
+        self.every_lesson(r"\b(?:fabsf?|std::abs)\s*\(")
+
+    def test_no_lesson_sets_a_locale(self) -> None:
+        self.every_lesson(r"\bsetlocale\b|std::locale|imbue")
+
+    def test_no_clock_random_source_or_address_in_a_lesson(self) -> None:
+        self.every_lesson(r"std::chrono|\btime\s*\(\s*(?:NULL|nullptr|0)|\bs?rand\s*\(|"
+                          r"random_device|_distribution|%p\b")
+
+    def test_no_clock_rates_of_cudaDeviceProp(self) -> None:  # noqa: N802
+        self.every_lesson(r"\.(?:clockRate|memoryClockRate)\b", cuda=True)
+
+    def test_no_architecture_that_cuda_13_does_not_know(self) -> None:
+        for lesson in CUDA_LESSONS:
+            for number in re.findall(r"sm_(\d+)", lesson.build):
+                self.assertGreaterEqual(int(number), 75, lesson.path)
+
+    def test_cmake_never_asks_for_native(self) -> None:
+        for path in (ROOT / "CMakeLists.txt", *(ROOT / "common").rglob("*.cmake"),
+                     ROOT / "CMakePresets.json"):
+            code = re.sub(r"#[^\n]*", "", path.read_text(encoding="utf-8"))
+            self.assertNotIn("native", code, path.name)
+
+    def test_no_pass_regular_expression(self) -> None:
+        for path in (ROOT / "CMakeLists.txt", *(ROOT / "common").rglob("*.cmake")):
+            self.assertNotIn("PASS_REGULAR_EXPRESSION", path.read_text(encoding="utf-8"))
+
+    def test_no_script_pipes_a_result_away(self) -> None:
+        for path in (ROOT / "tools" / "setup.sh", ROOT / ".ci" / "run"):
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines()
+                     if not line.lstrip().startswith("#")]
+            self.assertEqual([line for line in lines if re.search(r"[^|]\|[^|]", line)], [])
+
+
+# ---- the common blocks against a CUDA runtime that is made up -------------------------------------
+
+RUNTIME = """
+#pragma once
+#include <cstdlib>
+enum cudaError_t { cudaSuccess = 0, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
+                   cudaErrorNoKernelImageForDevice = 209 };
+struct cudaDeviceProp { char name[256] = "Made Up"; int major = 8, minor = 6; };
+inline int setting(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atoi(text) : 0;
+}
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = setting("COUNT");
+  return static_cast<cudaError_t>(setting("ERROR"));
+}
+inline const char* cudaGetErrorString(cudaError_t) { return "made up"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* device, int) {
+  *device = cudaDeviceProp();
+  return cudaSuccess;
+}
+"""
+PROGRAM = """
+#include "find_device.h"
+#include <cstring>
+static int calls = 0;
+static cudaError_t count(int error) { ++calls; return static_cast<cudaError_t>(error); }
+int main(int argc, char** argv) {
+  if (argc > 1 && !std::strcmp(argv[1], "once")) {
+    CUDA_CHECK(count(0));
+    if (calls == 1) CUDA_CHECK(count(0)); else return 3;
+    return calls == 2 ? 0 : 4;
+  }
+  if (argc > 1) CUDA_CHECK(count(std::atoi(argv[1])));
+  cudaDeviceProp device;
+  const char* why = "";
+  if (findDevice(&device, &why)) { std::puts(device.name); return 0; }
+  std::fprintf(stderr, "none: %s\\n", why);
+  return 77;
+}
+"""
+
+
+class FindDevice(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        compiler = shutil.which("g++") or shutil.which("clang++")
+        if not compiler:
+            raise unittest.SkipTest("there is no C++ compiler; install the Debian package g++")
+        temporary = tempfile.TemporaryDirectory(prefix="made-up-runtime-")
+        cls.addClassCleanup(temporary.cleanup)
+        directory = Path(temporary.name)
+        (directory / "cuda_runtime.h").write_text(RUNTIME, encoding="utf-8")
+        (directory / "program.cpp").write_text("#include <cstdio>\n" + PROGRAM, encoding="utf-8")
+        cls.program = directory / "program"
+        subprocess.run([compiler, "-std=c++17", f"-I{directory}", f"-I{ROOT / 'common'}",
+                        directory / "program.cpp", "-o", cls.program], check=True)
+
+    def run_with(self, *arguments: str, **settings: str) -> tuple[int, str]:
+        done = subprocess.run([self.program, *arguments], env=settings, capture_output=True,
+                              text=True, check=False)
+        return done.returncode, (done.stdout + done.stderr).strip()
+
+    def test_only_no_driver_and_no_device_are_no_gpu(self) -> None:
+        for settings, status in (({"ERROR": "35"}, 77), ({"ERROR": "100"}, 77),
+                                 ({"COUNT": "0"}, 77), ({"COUNT": "1"}, 0),
+                                 ({"ERROR": "1"}, 1), ({"ERROR": "3"}, 1), ({"ERROR": "46"}, 1),
+                                 ({"ERROR": "222"}, 1), ({"ERROR": "802"}, 1),
+                                 ({"ERROR": "999", "COUNT": "1"}, 1)):
+            with self.subTest(str(settings)):
+                self.assertEqual(self.run_with(**settings)[0], status)
+
+    def test_cuda_check_evaluates_its_argument_once(self) -> None:
+        self.assertEqual(self.run_with("once"), (0, ""))
+
+    def test_a_failed_call_names_place_call_and_reason(self) -> None:
+        status, said = self.run_with("700")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"program\.cpp:\d+: count\(std::atoi\(argv\[1\]\)\) failed: "
+                               r"made up \(error 700\)")
+
+    def test_no_code_for_this_card_names_the_option(self) -> None:
+        status, said = self.run_with("209")
+        self.assertEqual(status, 1)
+        self.assertIn("Made Up needs a build with -arch=sm_86", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

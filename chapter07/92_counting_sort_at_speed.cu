@@ -464,13 +464,22 @@ class CountingSort {
   // Any alignment of d_keys and d_sorted. Asynchronous, like any launch.
   void operator()(const unsigned char* d_keys, unsigned n, unsigned char* d_sorted,
                   unsigned* d_index) {
+    const bool big = hasBigTiles() && n / big_blocks_ >= 2 * Tile<kBigRows>::kKeys;
+    withTiles(big, d_keys, n, d_sorted, d_index);
+  }
+
+  // The same with tiles of a given size, for the checks. Big tiles only where hasBigTiles().
+  void withTiles(bool big, const unsigned char* d_keys, unsigned n, unsigned char* d_sorted,
+                 unsigned* d_index) {
     if (n == 0) return;  // A grid of zero blocks is not a valid launch.
-    if (big_blocks_ != 0 && n / big_blocks_ >= 2 * Tile<kBigRows>::kKeys) {
+    if (big) {
       launch<kBigRows>(big_blocks_, d_keys, n, d_sorted, d_index);
     } else {
       launch<kSmallRows>(small_blocks_, d_keys, n, d_sorted, d_index);
     }
   }
+
+  bool hasBigTiles() const { return big_blocks_ != 0; }
 
   // How many tiles, in all sorts so far, had to be put in order after their ranking.
   unsigned repairs() const {
@@ -577,15 +586,18 @@ struct Bench {
     return count;
   }
 
-  // Sorts n keys into poisoned outputs, with both byte pointers moved by `offset`, and checks. No
-  // index can be 0xffffffff.
+  // Sorts n keys with tiles of both sizes, with both byte pointers moved by `offset`, and checks.
+  // The outputs are poisoned first: no index can be 0xffffffff.
   void sortAndCheck(CountingSort& sort, unsigned n, Input input, unsigned offset) {
     makeKeys<<<gridFor(n), 256>>>(keys.data + offset, n, input);
     CUDA_CHECK(cudaGetLastError());
-    CUDA_CHECK(cudaMemset(sorted.data, 0xff, n + kSlack));
-    CUDA_CHECK(cudaMemset(index.data, 0xff, n * sizeof(unsigned)));
-    sort(keys.data + offset, n, sorted.data + offset, index.data);
-    requireStable(kInputNames[static_cast<int>(input)], index.data, n, offset);
+    for (bool big : {false, true}) {
+      if (big && !sort.hasBigTiles()) continue;
+      CUDA_CHECK(cudaMemset(sorted.data, 0xff, n + kSlack));
+      CUDA_CHECK(cudaMemset(index.data, 0xff, n * sizeof(unsigned)));
+      sort.withTiles(big, keys.data + offset, n, sorted.data + offset, index.data);
+      requireStable(kInputNames[static_cast<int>(input)], index.data, n, offset);
+    }
   }
 
   DeviceArray<unsigned char> keys, sorted;

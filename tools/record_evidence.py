@@ -68,9 +68,11 @@ def capture(command: list[str], what: str, cwd: Path | None = None) -> str:
 
 
 def has_history(root: Path) -> bool:
-    """Whether `root` is the top of a git working tree, and git can read it."""
+    """Whether `root` is the top of a git working tree that has a commit, and git can read it."""
     try:
         top = capture(["git", "-C", str(root), "rev-parse", "--show-toplevel"], "git").strip()
+        capture(["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD^{commit}"],
+                "git")
     except EvidenceError:
         return False
     return Path(top).resolve() == root.resolve()

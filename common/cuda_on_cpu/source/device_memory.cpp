@@ -81,7 +81,9 @@ bool mapBlock(std::size_t bytes, DeviceBlock* block) {
 }
 
 // The open bytes between the first closed page and the block.
-char* frontOf(const DeviceBlock& block) { return block.map + pageBytes(); }
+char* frontOf(const DeviceBlock& block) {
+  return block.map + pageBytes();
+}
 
 cudaError_t allocate(void** pointer, std::size_t bytes, bool managed) {
   *pointer = nullptr;
@@ -190,9 +192,10 @@ void checkCanaries(const LaunchRequest& request) {
     const char* at = std::find_if<const char*>(frontOf(block), block.data, written);
     if (at == block.data) at = std::find_if(end, closed, written);
     if (at == closed) continue;
-    reportLine("%s:%d: kernel %s, one of its threads: write out of bounds: byte %td of a "
-               "cudaMalloc block of %zu bytes",
-               request.file, request.line, request.kernel, at - block.data, block.bytes);
+    reportLine(
+        "%s:%d: kernel %s, one of its threads: write out of bounds: byte %td of a "
+        "cudaMalloc block of %zu bytes",
+        request.file, request.line, request.kernel, at - block.data, block.bytes);
   }
 }
 

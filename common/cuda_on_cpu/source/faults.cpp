@@ -149,5 +149,7 @@ extern "C" void __asan_on_error() {
                this_worker->request().kernel, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x,
                threadIdx.y, threadIdx.z);
 }
-extern "C" void __ubsan_on_report() { __asan_on_error(); }
+extern "C" void __ubsan_on_report() {
+  __asan_on_error();
+}
 #endif

@@ -118,7 +118,8 @@ void checkIsSet(const void* address, unsigned bytes, const char* file, int line)
   const char* p = static_cast<const char*>(address);
   const ThreadLocal tls = findThreadLocal();
   const bool is_static = p >= tls.begin && p < tls.begin + tls.bytes;
-  const bool is_dynamic = p >= dynamic_shared && p < dynamic_shared + this_worker->request().dynamic_shared;
+  const bool is_dynamic =
+      p >= dynamic_shared && p < dynamic_shared + this_worker->request().dynamic_shared;
   if (!is_static && !is_dynamic) return;
   for (unsigned i = 0; i < bytes; ++i) {
     if (static_cast<unsigned char>(p[i]) != kUnset) return;

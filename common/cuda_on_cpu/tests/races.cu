@@ -71,7 +71,7 @@ __global__ void withBarrier(const int* in, int* out) {
 __global__ void warpReduce(const int* in, int* out) {
   __shared__ int s_partial[kThreads / 32];
   int v = in[threadIdx.x];
-  for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffffu, v, d);
+  for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffffu, v, d);  // line: gdb
   if (threadIdx.x % 32 == 0) s_partial[threadIdx.x / 32] = v;
   __syncthreads();
   if (threadIdx.x < 32) {
@@ -155,5 +155,5 @@ int main(int argc, char** argv) {
   if (is("last_block")) lastBlock<<<16, 32>>>(d_parts, d_ticket, d_out);
   if (is("look_back")) lookBack<<<16, 32>>>(d_parts, d_out);
   cudaMemcpy(h_out, d_out, sizeof(h_out), cudaMemcpyDeviceToHost);
-  std::printf("finished: %d\n", h_out[0]);
+  std::printf("finished: %d %d\n", h_out[0], h_out[2]);
 }

@@ -339,8 +339,9 @@ class Build:
         return flags
 
     def program_flags(self) -> list[str]:
-        flags = ["-std=c++17", "-g", "-pthread", "-Wno-unknown-pragmas", f"-I{INCLUDE}"]
-        flags.append("-O0" if self.debug else "-O1" if self.sanitize else "-O2")
+        flags = ["-std=c++17", "-pthread", "-Wno-unknown-pragmas", f"-I{INCLUDE}"]
+        # -g1 tells the lines, which the reports need; a debugger needs all, and takes long.
+        flags += ["-O0", "-g"] if self.debug else ["-O1" if self.sanitize else "-O2", "-g1"]
         flags += self.mode_defines()
         if self.check:
             flags.append("-DCUDA_ON_CPU_CHECK")

@@ -11,8 +11,15 @@ find_package(Threads REQUIRED)
 find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter)
 
 set(CUDA_ON_CPU_HOME ${CMAKE_CURRENT_LIST_DIR})
-get_filename_component(CUDA_ON_CPU_TOOL ${CMAKE_CURRENT_LIST_DIR}/../../tools/cuda_on_cpu.py ABSOLUTE)
+get_filename_component(CUDA_ON_CPU_TOOL ${CUDA_ON_CPU_HOME}/../../tools/cuda_on_cpu.py ABSOLUTE)
 option(CUDA_ON_CPU_UCONTEXT "Switch stacks by ucontext even where Boost.Context is installed" OFF)
+
+if(NOT TARGET cuda_on_cpu_benchmark)
+  add_custom_target(
+    cuda_on_cpu_benchmark
+    COMMAND Python3::Interpreter ${CUDA_ON_CPU_HOME}/benchmark/run.py --compiler ${CMAKE_CXX_COMPILER}
+    USES_TERMINAL VERBATIM)
+endif()
 
 # The runtime: one library for all programs.
 function(_cuda_on_cpu_runtime)
@@ -50,7 +57,9 @@ function(add_cuda_on_cpu_executable target source)
     VERBATIM)
   add_executable(${target} ${generated})
   target_link_libraries(${target} PRIVATE cuda_on_cpu_runtime)
-  # -g: the runtime's reports name lines of the .cu file.
-  target_compile_options(${target} PRIVATE -O2 -g -Wno-unknown-pragmas "-iquote${directory}")
+  # -g1: the runtime's reports name lines of the .cu file. A Debug build is for the debugger.
+  target_compile_options(
+    ${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2> $<$<NOT:$<CONFIG:Debug>>:-g1>
+                      -Wno-unknown-pragmas "-iquote${directory}")
   target_compile_definitions(${target} PRIVATE ${ARGN})
 endfunction()

@@ -258,14 +258,16 @@ class FaultsTest(unittest.TestCase):
         return re.escape(marked_line("faults", mark))
 
     def test_divergent_barrier(self) -> None:
+        place = self.at("divergent_barrier")
         self.assertReport("divergent_barrier", r"kernel divergentBarrier .*block \(\d,0,0\): "
                           r"divergent barrier",
-                          rf"threads 0-31: waiting in __syncthreads\(\) at .*{self.at('divergent_barrier')}",
+                          rf"threads 0-31: waiting in __syncthreads\(\) at .*{place}",
                           r"threads 32-63: waiting in __syncthreads\(\)")
 
     def test_deadlock(self) -> None:
+        place = self.at("deadlock")
         self.assertReport("deadlock", r"deadlock: no thread of the block can go on",
-                          rf"threads 0-39: waiting in __syncthreads\(\) at .*{self.at('deadlock')}",
+                          rf"threads 0-39: waiting in __syncthreads\(\) at .*{place}",
                           r"threads 40-63: waiting in __shfl_sync\(\)")
 
     def test_lanes_missing(self) -> None:
@@ -274,8 +276,8 @@ class FaultsTest(unittest.TestCase):
                           r"threads 8-31, 40-63: waiting in __syncthreads\(\)")
 
     def test_wrong_mask(self) -> None:
-        self.assertReport("wrong_mask", r"wrong mask: thread 1 calls __ballot_sync\(\) but its lane "
-                          r"1 is not in its own mask 0x00000001", self.at("wrong_mask"))
+        self.assertReport("wrong_mask", r"wrong mask: thread 1 calls __ballot_sync\(\) but its "
+                          r"lane 1 is not in its own mask 0x00000001", self.at("wrong_mask"))
 
     def test_mismatched_functions(self) -> None:
         self.assertReport("mismatched_functions", r"mismatched warp functions: thread 16 calls "

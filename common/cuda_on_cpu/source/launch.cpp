@@ -174,6 +174,11 @@ class Workers {
       stopping_ = true;
       start_.notify_all();
     }
+    {
+      const std::lock_guard<std::mutex> lock(watch_mutex_);
+      watched_enough_ = true;
+      watch_end_.notify_all();
+    }
     for (std::thread& thread : threads_) thread.join();
     if (watch_.joinable()) watch_.join();
   }
@@ -213,9 +218,11 @@ class Workers {
     const double patience = options().patience_seconds;
     std::uint64_t seen = 0;
     Clock::time_point since = Clock::now();
-    std::unique_lock<std::mutex> lock(start_mutex_);
-    const auto pause = std::chrono::duration<double>(patience / 8);
-    while (!start_.wait_for(lock, pause, [this] { return stopping_; })) {
+    std::unique_lock<std::mutex> lock(watch_mutex_);
+    const auto pause = std::chrono::milliseconds(static_cast<int>(patience * 1000 / 8));
+    // By the system's clock, because older thread sanitizers do not know how to wait by another.
+    while (!watch_end_.wait_until(lock, std::chrono::system_clock::now() + pause,
+                                  [this] { return watched_enough_; })) {
       std::uint64_t progress = generation_;
       for (const Worker* worker : workers_) {
         if (worker != nullptr) progress += worker->progress();
@@ -241,18 +248,18 @@ class Workers {
     reportLine("%s", why);
   }
 
-  std::mutex launching_, start_mutex_, done_mutex_;
-  std::condition_variable start_, done_;
+  std::mutex launching_, start_mutex_, done_mutex_, watch_mutex_;
+  std::condition_variable start_, done_, watch_end_;
   std::vector<Worker*> workers_;  // never deleted: their stacks may be in use at exit
   std::vector<std::thread> threads_;
   std::thread watch_;
   Job* job_ = nullptr;
   unsigned sharers_ = 0;
-  std::uint64_t generation_ = 0;
+  std::atomic<std::uint64_t> generation_{0};
   unsigned busy_ = 0;
   std::atomic<bool> running_{false};
   Clock::time_point launched_;
-  bool stopping_ = false;
+  bool stopping_ = false, watched_enough_ = false;
 };
 
 Workers& workers() {

@@ -130,11 +130,13 @@ def check_lessons(lessons: list[course.Lesson], sources: dict[Path, bytes], sani
     with ThreadPoolExecutor(jobs) as pool:
         builds = {lesson.path: pool.submit(build, lesson, sources[lesson.path], capability, top)
                   for lesson in lessons}
+        runs = {}
         for lesson in lessons:
             work, used[lesson.path] = builds[lesson.path].result()
-            results = list(pool.map(
-                lambda tool, at=work, run=lesson.run: run_tool(sanitizer, tool, shlex.split(run),
-                                                               at), tools))
+            runs[lesson.path] = [pool.submit(run_tool, sanitizer, tool, shlex.split(lesson.run),
+                                             work) for tool in tools]
+        for lesson in lessons:
+            results = [run.result() for run in runs[lesson.path]]
             for result in results:
                 if result != "clean":
                     found.append(f"{lesson.path}: {result}")

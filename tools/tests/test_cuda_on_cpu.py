@@ -412,6 +412,47 @@ class RacesTest(unittest.TestCase):
                     self.assertRace([path, str(i)], rf"without_{i}::histogramPrivate")
 
 
+class LessonsTest(unittest.TestCase):
+    """The course's own kernels are clean, at sizes that a sanitizer gets through."""
+
+    def assertClean(self, lesson: str, *defines: str) -> None:
+        for way in ("address", "thread"):
+            with self.subTest(lesson, sanitizer=way):
+                path = build(course.ROOT / lesson, sanitize=way, defines=defines)
+                done = run([path], sanitized=True)
+                self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+                self.assertNotRegex(done.stderr, "Sanitizer|runtime error")
+
+    def test_lesson_20(self) -> None:
+        self.assertClean("chapter07/20_privatized_histogram.cu")
+
+    def test_lesson_21(self) -> None:
+        self.assertClean("chapter07/21_histogram_to_counting_sort.cu")
+
+    def test_day_29(self) -> None:
+        self.assertClean("day29/histogram.cu", "HISTOGRAM_BYTES=30011u")
+
+
+class FurtherLessonsLongTest(LessonsTest):
+    """Loaded with LESSONS_LONG=1 only."""
+
+    def test_lesson_91(self) -> None:
+        self.assertClean("chapter07/91_stable_counting_sort.cu", "SORT_MAX_N=4097", "SORT_RUNS=1")
+
+    def test_lesson_92(self) -> None:
+        self.assertClean("chapter07/92_counting_sort_at_speed.cu", "SORT_KEYS=32768u",
+                         "SORT_HUGE_KEYS=65536u", "SORT_RUNS=1", "SORT_TIMED_RUNS=1")
+
+    def test_the_floor(self) -> None:
+        self.assertClean("day29/histogram_at_the_floor.cu", "HISTOGRAM_SMALL_BYTES=30011u",
+                         "HISTOGRAM_LARGE_BYTES=65539u", "HISTOGRAM_RUNS=1", "HISTOGRAM_CALLS=1")
+
+    def test_lesson_90_races_as_it_says(self) -> None:
+        path = build(course.ROOT / "chapter07/90_race_on_hardware.cu", sanitize="thread",
+                     defines=("RACE_LAUNCHES=1", "RACE_MAX_N=2048"))
+        self.assertIn("ThreadSanitizer: data race", run([path], sanitized=True).stderr)
+
+
 class DebuggerTest(unittest.TestCase):
     def test_breakpoint_in_one_thread_of_one_block(self) -> None:
         if not shutil.which("gdb"):
@@ -497,7 +538,8 @@ def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite,
                _pattern: str | None) -> unittest.TestSuite:
     if LONG:
         return tests
-    cases = [RewriterTest, DriverTest, CorrectTest, FaultsTest, RacesTest, DebuggerTest, CMakeTest]
+    cases = [RewriterTest, DriverTest, CorrectTest, FaultsTest, RacesTest, LessonsTest,
+             DebuggerTest, CMakeTest]
     return unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
 
 

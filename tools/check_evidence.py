@@ -433,7 +433,11 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="*", type=Path, help="default: all, and what is required")
     options = parser.parse_args(argv)
-    paths = [path.resolve() for path in options.file] or evidence.files(root)
+    try:
+        paths = [path.resolve() for path in options.file] or evidence.files(root)
+    except (OSError, RuntimeError) as error:  # A loop of links.
+        print(f"check_evidence.py: {error}", file=sys.stderr)
+        return 2
     for path in paths:
         if not path.is_relative_to(root) or not path.is_file():
             print(f"check_evidence.py: there is no {path} in this repository", file=sys.stderr)

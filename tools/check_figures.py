@@ -46,7 +46,7 @@ FIGURE = re.compile(
     rf"(?<![\w.,])({NUMBER})\s?"
     r"(?:(ms|us|µs|μs|ns|GB/s|TB/s|GHz|milliseconds?|microseconds?|nanoseconds?)(?![\w/])"
     rf"|(?<=\d)(x\b|×)(?!\s?\d)|(times)(?=\s{COMPARING}\b)|(%))")
-DECIMAL_TIMES = re.compile(rf"(?<![\w.,])(\d+\.\d+)\s(times)\b")
+DECIMAL_TIMES = re.compile(r"(?<![\w.,])(\d+\.\d+)\s(times)\b")
 UNITS = {**evidence.UNIT_WORDS, "ns": ("ms", 1e-6), "GHz": ("GHz", 1.0), "millisecond": ("ms", 1.0),
          "microsecond": ("ms", 1e-3), "nanosecond": ("ms", 1e-6)}
 COPIED = re.compile(r"<!-- (?:snippet|transcript|lessons): .* -->")

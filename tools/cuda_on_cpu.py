@@ -27,6 +27,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -287,7 +288,10 @@ def outside_angles(text: str) -> str:
 
 
 def rewrite_file(source: Path, name: str) -> str:
-    text = source.read_text(encoding="utf-8")
+    try:
+        text = source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Unsupported(f"{name}: error: not valid UTF-8 at byte {error.start}") from None
     rewriter = Rewriter(text, name)
     check_local_includes(rewriter, source, {source.resolve()})
     return rewriter.run()
@@ -508,6 +512,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
+    # As an exception, so that what was started and made does not stay behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         if options.rewrite:
             source, target = options.rewrite
@@ -536,6 +542,9 @@ def main(argv: list[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     except CompileError:
+        return 1
+    except OSError as problem:
+        print(f"cuda_on_cpu.py: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -8,8 +8,9 @@
     python3 tools/kernel_tests.py --mode full   all combinations, not only all pairs
 
 tools/tests/kernels/<stem>.cu tests the lesson of that name. It includes the lesson's own file with
-main renamed. `pairs`, the default on the CPU, is a subset in which any two choices (a size and a
-block size, say) occur together at least once; `small` is that for sizes up to 4097, `tiny` four cases; `full`, the
+main renamed. `pairs`, the
+default on the CPU, is a subset in which any two choices (a size and a block size, say) occur
+together at least once; `small` is that for sizes up to 4097, and `tiny` is four cases. `full`, the
 default on the GPU, is the whole product of sizes, blocks, grids, offsets and values.
 
 Exit status: 0 all right, 1 wrong results or a crash, 2 wrong use, 77 no GPU.

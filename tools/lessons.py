@@ -592,6 +592,8 @@ def test(options: argparse.Namespace) -> int:
     try:
         held = lock(directory)
         environment["LESSONS_BUILD_DIR"] = str(directory)
+        # The compiled CPU runtime, which the modules would otherwise compile once each.
+        environment.setdefault("CUDA_ON_CPU_CACHE", str(directory / "cpu_runtime"))
         if configure_and_build(directory, options.jobs, options.require_gpu, tally):
             run_ctest(directory, options.jobs, environment, tally)
         if options.compute_sanitizer:

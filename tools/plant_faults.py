@@ -14,7 +14,7 @@ Each check is first shown to accept the file as it is. The checks:
     order             the same, with the threads of a block in descending order
     kernels           tools/tests/kernels finds a wrong result, a crash or a hang
     kernels reversed  the same, with the threads of a block in descending order
-    race              the race detector of the CPU runtime reports a race
+    race, race KERNEL the race detector of the CPU runtime reports one (in that kernel's test)
     warnings          -Wall -Wextra says something
     build, build full the file does not compile (full: with its documented size)
     tests MODULE      a module of tools/tests, run in a copy of the repository, fails
@@ -29,7 +29,6 @@ import argparse
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -92,7 +91,7 @@ def run(command: list, env: dict | None = None, cwd: Path | None = None,
     return outcome.status, text
 
 
-# ---- the checks: each raises Rejected when it notices something -----------------------------------
+# ---- the checks: each raises Rejected when it notices something ----------------------------------
 
 def check_transcript_of(lesson: course.Lesson, file: Path, work: Path) -> None:
     cuda = lesson.language == "cuda"
@@ -136,17 +135,17 @@ def check_kernels(lesson: course.Lesson, file: Path, work: Path, order: str = "a
         raise Rejected(telling(text, "WRONG:|cuda_on_cpu: "))
 
 
-def check_race(lesson: course.Lesson, file: Path, work: Path) -> None:
-    """The program itself where it is small, else the kernel tests with four cases each."""
-    if lesson.stem in ("histogram", "histogram_at_the_floor", "91_stable_counting_sort"):
+def check_race(lesson: course.Lesson, file: Path, work: Path, kernel: str) -> None:
+    """The program itself, or with a kernel's name its kernel test, with four cases."""
+    sanitize = ("--sanitize", "thread")
+    if kernel:
         try:
-            program = kernel_tests.build_for_cpu(kernel_tests.harness(lesson), file, work,
-                                                 ("--sanitize", "thread"))
+            program = kernel_tests.build_for_cpu(kernel_tests.harness(lesson), file, work, sanitize)
         except kernel_tests.BuildError as error:
             raise Rejected(telling(str(error), "error")) from None
-        command = [program, "tiny"]
+        command = [program, "tiny", kernel]
     else:
-        command = [build_for_cpu(file, SMALL.get(lesson.stem, ()), work, "--sanitize", "thread")]
+        command = [build_for_cpu(file, SMALL.get(lesson.stem, ()), work, *sanitize)]
     # Older sanitizers cannot start where the kernel scatters addresses widely.
     plain = ["setarch", "-R"] if shutil.which("setarch") else []
     status, text = run([*plain, *command], {"CUDA_ON_CPU_WORKERS": "2"})
@@ -211,7 +210,7 @@ def check(fault: Fault, text: str) -> None:
         elif kind == "kernels":
             check_kernels(lesson, file, work, "descending" if argument else "ascending")
         elif kind == "race":
-            check_race(lesson, file, work)
+            check_race(lesson, file, work, argument)
         elif kind == "warnings":
             check_warnings(lesson, file, work)
         elif kind == "build":

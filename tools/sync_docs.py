@@ -337,7 +337,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(difference if options.check else difference.replace("differs", "is renewed"))
             if new_text != text and not options.check:
                 write_atomically(page, new_text)
-    except (DocsError, course.CourseError) as error:
+    except (DocsError, course.CourseError, OSError, RuntimeError) as error:  # A loop of links.
         print(f"sync_docs.py: {error}", file=sys.stderr)
         return 2
     if options.check and differing:

@@ -176,7 +176,7 @@ class Sources(unittest.TestCase):
             self.assertEqual([line for line in lines if re.search(r"[^|]\|[^|]", line)], [])
 
 
-# ---- the common blocks against a CUDA runtime that is made up -------------------------------------
+# ---- the common blocks against a CUDA runtime that is made up ------------------------------------
 
 RUNTIME = """
 #pragma once

@@ -208,9 +208,9 @@ __device__ __forceinline__ void loadKeys(const unsigned char* g_first, int left,
 }
 
 // 3b. Rank: how many equal keys come before this one in the warp's rows. atomicAdd on a counter of
-// the warp's own returns just that, row after row: one instruction per 32 keys, where building the
-// rank from eight ballots takes about forty. Two equal keys of ONE row may be served in any order;
-// 3e deals with that. On return key[row] holds rank << 8 | key.
+// the warp's own returns just that, row after row: one instruction per 32 keys, where a rank built
+// from ballots takes several for each of the eight bits. Two equal keys of ONE row may be served in
+// any order; 3e deals with that. On return key[row] holds rank << 8 | key.
 template <int kRows>
 __device__ __forceinline__ void rankInWarp(unsigned (&key)[kRows], unsigned* s_count) {
   const unsigned lane = threadIdx.x % kLanes;

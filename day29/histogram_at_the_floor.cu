@@ -568,9 +568,9 @@ void measureSize(Device& device, unsigned char* d_input, std::size_t size, std::
 }
 
 // Kernels that are so fast are timed by how quickly launches follow each other; that counts too.
-// On an H200 CUB, which launches two kernels, wins nowhere in this table. One table has less to zero
-// and to merge than columns: it is ahead by a little on small inputs of uniform bytes or text, and at
-// most sizes on all one byte, its best case.
+// On an H200 CUB, which launches two kernels, wins nowhere in this table. One table has less to
+// zero and to merge than columns: it is ahead by a little on small inputs of uniform bytes or text,
+// and at most sizes on all one byte, its best case.
 struct SweepRow {
   std::size_t size;
   const char* input;

@@ -5,13 +5,14 @@
     python3 tools/kernel_tests.py               all .cu lessons, on the CPU
     python3 tools/kernel_tests.py 20 histogram  only these
     python3 tools/kernel_tests.py --gpu         on the GPU, built with nvcc
-    python3 tools/kernel_tests.py --mode full   all combinations, not only all pairs
+    python3 tools/kernel_tests.py --mode full   all combinations
 
 tools/tests/kernels/<stem>.cu tests the lesson of that name. It includes the lesson's own file with
-main renamed. `pairs`, the
-default on the CPU, is a subset in which any two choices (a size and a block size, say) occur
-together at least once; `small` is that for sizes up to 4097, and `tiny` is four cases. `full`, the
-default on the GPU, is the whole product of sizes, blocks, grids, offsets and values.
+main renamed. `pairs`, the default on the CPU, is a subset in which any two choices (a size and a
+block size, say) occur together at least once; `small` is that for sizes up to 4097, and `tiny` is
+four cases. `triples`, the default on the GPU, has each size with each alignment and each block
+size; `full` is the whole product of sizes, blocks, grids, alignments and values: 36,864 cases a
+kernel.
 
 Exit status: 0 all right, 1 wrong results or a crash, 2 wrong use, 77 no GPU.
 """
@@ -34,10 +35,10 @@ from tools.course import ROOT, CourseError  # noqa: E402
 
 HOME = ROOT / "tools" / "tests" / "kernels"
 CPU_TOOL = ROOT / "tools" / "cuda_on_cpu.py"
-MODES = ("tiny", "small", "pairs", "full")
+MODES = ("tiny", "small", "pairs", "triples", "full")
 DEFINES = {"91_stable_counting_sort": ("SORT_MAX_N=65537",)}  # Only the host side uses it.
 HOST_LESSONS = ("40", "19", "41", "42")
-SECONDS = {"tiny": 300, "small": 300, "pairs": 300, "full": 7200}
+SECONDS = {"tiny": 300, "small": 300, "pairs": 300, "triples": 1800, "full": 7200}
 
 
 class BuildError(Exception):
@@ -109,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--gpu", action="store_true", help="build with nvcc, run on the GPU")
     parser.add_argument("--mode", choices=MODES, help="which cases")
     options = parser.parse_args(argv)
-    mode = options.mode or ("full" if options.gpu else "pairs")
+    mode = options.mode or ("triples" if options.gpu else "pairs")
     check_transcript.end_on_signals()
     try:
         chosen = (course.lessons() if not options.lesson else

@@ -23,6 +23,8 @@ from tools.tests.small_course import SmallCourse
 
 SEED = 20261130
 LONG = bool(os.environ.get("LESSONS_LONG"))
+# A block that sync_docs.py would fill, as printf takes it.
+BLOCK = "<!-- transcript: chapter07/40_histogram_cpu_baseline.txt -->\\n<!-- end -->\\n"
 KERNEL = """#include <cuda_runtime.h>
 #include <cstdio>
 __global__ void one(int* out) { *out = 1; }
@@ -220,7 +222,7 @@ class FullDisk(BadInput):
         self.assertEqual(out.splitlines()[-2:], ["filler", "old.txt"])
 
     def test_pages_are_kept(self) -> None:
-        page = "# A page\\n\\n<!-- transcript: chapter07/40_histogram_cpu_baseline.txt -->\\n<!-- end -->\\n"
+        page = f"# A page\\n\\n{BLOCK}"
         quoted = " ".join(f"'{word}'" for word in tool("sync_docs.py"))
         status, out, err = self.in_small_disk(
             f"printf '{page}' >page.md\ncp page.md /tmp/page.$$\n"
@@ -247,7 +249,7 @@ class FullDisk(BadInput):
     def test_a_page_on_a_read_only_disk(self) -> None:
         quoted = " ".join(f"'{word}'" for word in tool("sync_docs.py"))
         status, out, err = self.in_small_disk(
-            "printf '<!-- transcript: chapter07/40_histogram_cpu_baseline.txt -->\\n<!-- end -->\\n' >page.md\n"
+            f"printf '{BLOCK}' >page.md\n"
             f"mount -o remount,ro '{self.directory / 'disk'}' || exit 99\n"
             f"{quoted} page.md; echo status $?; cat page.md")
         self.assertNotIn("Traceback", err)

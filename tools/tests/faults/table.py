@@ -205,8 +205,9 @@ LESSON_90_AND_91 = [
     Fault("91's cursor is off by one", L91, "atomicAdd(&s_next[digit], __popc(peers));",
           "atomicAdd(&s_next[digit], __popc(peers) + 1);", "kernels", "a slot is left out"),
     Fault("91 waits for lanes that do not exist", L91,
-          "lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1", "lanes > 0 ? ~0u : 1u", "kernels",
-          "blocks that are no multiple of 32"),
+          "lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1", "lanes > 0 ? ~0u : 1u", "nothing",
+          "in a short last warp neither the CPU runtime nor a GPU waits for lanes that do not "
+          "exist"),
     Fault("91's table lies across", L91, "table[b * gridDim.x + blockIdx.x] = s_hist[b];",
           "table[blockIdx.x * NUM_BUCKETS + b] = s_hist[b];", "kernels", "wrong scan order"),
     Fault("91's scan forgets what came before", L91, "before += s_sum[blockDim.x - 1];",
@@ -360,7 +361,8 @@ TOOLS = [
           "speed-ups are recomputed"),
     Fault("evidence may come from the CPU", "tools/record_evidence.py",
           "        raise EvidenceError(\"the kernels ran on the CPU; evidence is for runs on a "
-          "GPU\")\n", "        pass\n", "tests test_record_evidence", "CPU times are never results"),
+          "GPU\")\n", "        pass\n", "tests test_record_evidence",
+          "CPU times are never results"),
     Fault("evidence is written over", "tools/record_evidence.py", "        if path.exists():\n",
           "        if False:\n", "tests test_record_evidence", "evidence is never written over"),
     Fault("a page that differs is called in step", "tools/sync_docs.py",

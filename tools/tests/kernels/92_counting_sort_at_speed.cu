@@ -86,7 +86,7 @@ void testInputs(const Case& c) {
 
 int main(int argc, char** argv) {
   return runTests(argc, argv,
-                  {{"countChunks, scanChunks, sortChunks", testSort, 1 << 30, 65537, false},
+                  {{"countChunks, scanChunks, sortChunks", testSort, 1 << 30, 4097, false},
                    {"countWrong", testJudge},
                    {"makeKeys", testInputs}});
 }

@@ -43,7 +43,8 @@ struct Case {
 
 // "pairs": a covering subset. Any two choices, of a size and a block for example, occur together
 // in at least one case; allPairsCovered() proves it at the start of each run. Only of the largest
-// size there are no more than four cases, for the sake of time. "full": the whole product. "small":
+// size there are no more than four cases, for the sake of time. "triples": each size with each
+// offset and each block. "full": the whole product. "small":
 // the pairs of sizes up to 4097, where every access is watched. "tiny": four cases, for the race
 // detector.
 inline std::vector<Case> makeCases(const std::string& mode) {
@@ -71,12 +72,15 @@ inline std::vector<Case> makeCases(const std::string& mode) {
     }
     return cases;
   }
+  const int rotations = mode == "triples" ? blocks : 1;
   for (int i = 0; i < sizes; ++i) {
     if (mode == "small" && kSizes[i] > 4097) continue;
     for (int j = 0; j < kOffsets; ++j) {
-      if (kSizes[i] > kLargestInPairs && j % 5 != 0) continue;
-      cases.push_back({kSizes[i], kBlocks[(i + j) % blocks], kGrids[(i + j / 4) % grids], j,
-                       static_cast<Values>((i + 3 * j) % kKindsOfValues)});
+      if (mode == "pairs" && kSizes[i] > kLargestInPairs && j % 5 != 0) continue;
+      for (int r = 0; r < rotations; ++r) {
+        cases.push_back({kSizes[i], kBlocks[(i + j + r) % blocks], kGrids[(i + j / 4 + r) % grids],
+                         j, static_cast<Values>((i + 3 * j + r) % kKindsOfValues)});
+      }
     }
   }
   return cases;
@@ -244,7 +248,8 @@ struct Test {
   bool uses_shape = true;          // false: the host code chooses block and grid
 };
 
-// Arguments: the mode, then "tight" where wanted, or the name of the only test to run. Status 0: all right, 1: wrong results.
+// Arguments: the mode, then "tight" where wanted, or the name of the only test to run. Status 0:
+// all right, 1: wrong results, 3: nothing could be tested.
 inline int runTests(int argc, char** argv, const std::vector<Test>& tests) {
   const std::string mode = argc > 1 ? argv[1] : "pairs";
   const std::string only = argc > 2 ? argv[2] : "";
@@ -254,8 +259,10 @@ inline int runTests(int argc, char** argv, const std::vector<Test>& tests) {
     std::fprintf(stderr, "the cases do not cover all pairs\n");
     return 3;
   }
+  bool any = false;
   for (const Test& test : tests) {
     if (!only.empty() && !tight() && only != test.kernel) continue;
+    any = true;
     int done = 0;
     const auto start = std::chrono::steady_clock::now();
     std::set<std::vector<int>> seen;
@@ -267,6 +274,10 @@ inline int runTests(int argc, char** argv, const std::vector<Test>& tests) {
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     std::printf("%s: %d cases in %.2f s\n", test.kernel, done, taken.count());
+  }
+  if (!any) {
+    std::fprintf(stderr, "there is no test '%s'\n", only.c_str());
+    return 3;
   }
   if (failures() > 0) {
     std::fprintf(stderr, "%d wrong results\n", failures());

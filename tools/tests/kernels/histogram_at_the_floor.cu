@@ -42,7 +42,7 @@ void testSum(const char* name, Sum sum, const Case& c) {
   const Bytes& bytes = makeValues<unsigned char>(c, kBins);
   const Guarded<unsigned char> input(bytes, c.offset);
   Device device;
-  device.sms = c.grid;
+  device.sms = std::min(c.grid, 5);  // Lanes that exchange values are slow on a CPU.
   const Guarded<unsigned int> partials(partialsOf(device), c.offset, 0);
   device.d_partials = partials.data();
   sum(device, input.data(), c.size);
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {{"sumVectors", [](const Case& c) { testSum("sumVectors", sumWithVectors, c); }, all, all,
         false},
-       {"sumTuned", [](const Case& c) { testSum("sumTuned", sumTunedWell, c); }, all, 4097, false},
+       {"sumTuned", [](const Case& c) { testSum("sumTuned", sumTunedWell, c); }, all, all, false},
        {"sumBytes", [](const Case& c) { testSum("sumBytes", sumWithBytes, c); }, all, all, false},
        {"histogramVectors<1>", testColumns<1>, all, all, false},
        {"histogramVectors<8>", testColumns<8>, all, 65537, false},

@@ -304,6 +304,7 @@ void testHost() {
   int count = 0, value = -1;
   EXPECT(cudaGetDeviceCount(&count) == cudaSuccess && count == 1);
   EXPECT(cudaGetDeviceProperties(&p, 0) == cudaSuccess && p.major == 0 && p.minor == 0);
+  EXPECT(std::string(p.name).rfind("CPU (", 0) == 0);  // nobody is to take it for a GPU
   EXPECT(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 0) == cudaSuccess && value == 32);
   EXPECT(cudaSetDevice(1) == cudaErrorInvalidDevice && cudaGetLastError() != cudaSuccess);
   Array<int> out(64);

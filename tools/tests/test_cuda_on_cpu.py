@@ -267,8 +267,8 @@ class FaultsTest(unittest.TestCase):
                           r"threads 40-63: waiting in __shfl_sync\(\)")
 
     def test_lanes_missing(self) -> None:
-        self.assertReport("lanes_missing", r"threads 0-7, 32-39: waiting in __shfl_down_sync\(\) at "
-                          rf".*{self.at('lanes_missing')}",
+        self.assertReport("lanes_missing", r"threads 0-7, 32-39: waiting in __shfl_down_sync\(\) "
+                          rf"at .*{self.at('lanes_missing')}",
                           r"threads 8-31, 40-63: waiting in __syncthreads\(\)")
 
     def test_wrong_mask(self) -> None:

@@ -17,7 +17,8 @@ option(CUDA_ON_CPU_UCONTEXT "Switch stacks by ucontext even where Boost.Context 
 if(NOT TARGET cuda_on_cpu_benchmark)
   add_custom_target(
     cuda_on_cpu_benchmark
-    COMMAND Python3::Interpreter ${CUDA_ON_CPU_HOME}/benchmark/run.py --compiler ${CMAKE_CXX_COMPILER}
+    COMMAND Python3::Interpreter ${CUDA_ON_CPU_HOME}/benchmark/run.py
+            --compiler ${CMAKE_CXX_COMPILER}
     USES_TERMINAL VERBATIM)
 endif()
 

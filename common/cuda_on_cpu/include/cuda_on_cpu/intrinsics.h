@@ -173,12 +173,19 @@ template <class T> inline T __ldcg(const T* address) { return cuda_on_cpu::fresh
 template <class T> inline T __ldcv(const T* address) { return cuda_on_cpu::freshLoad(address); }
 template <class T> inline void __stcs(T* address, T value) { *address = value; }
 template <class T> inline void __stwb(T* address, T value) { *address = value; }
-template <class T> inline void __stcg(T* address, T value) { cuda_on_cpu::freshStore(address, value); }
-template <class T> inline void __stwt(T* address, T value) { cuda_on_cpu::freshStore(address, value); }
+template <class T> inline void __stcg(T* address, T v) { cuda_on_cpu::freshStore(address, v); }
+template <class T> inline void __stwt(T* address, T v) { cuda_on_cpu::freshStore(address, v); }
+// clang-format on
 
-#define CUDA_ON_CPU_MIN_MAX(left, right, result)                                                 \
-  constexpr result min(left a, right b) { return static_cast<result>(a) < static_cast<result>(b) ? static_cast<result>(a) : static_cast<result>(b); } \
-  constexpr result max(left a, right b) { return static_cast<result>(a) < static_cast<result>(b) ? static_cast<result>(b) : static_cast<result>(a); }
+#define CUDA_ON_CPU_MIN_MAX(left, right, result)                         \
+  constexpr result min(left a, right b) {                                \
+    const result x = static_cast<result>(a), y = static_cast<result>(b); \
+    return x < y ? x : y;                                                \
+  }                                                                      \
+  constexpr result max(left a, right b) {                                \
+    const result x = static_cast<result>(a), y = static_cast<result>(b); \
+    return x < y ? y : x;                                                \
+  }
 CUDA_ON_CPU_MIN_MAX(int, int, int)
 CUDA_ON_CPU_MIN_MAX(unsigned, unsigned, unsigned)
 CUDA_ON_CPU_MIN_MAX(int, unsigned, unsigned)
@@ -194,4 +201,3 @@ CUDA_ON_CPU_MIN_MAX(double, double, double)
 CUDA_ON_CPU_MIN_MAX(float, double, double)
 CUDA_ON_CPU_MIN_MAX(double, float, double)
 #undef CUDA_ON_CPU_MIN_MAX
-// clang-format on

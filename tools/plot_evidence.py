@@ -176,8 +176,11 @@ def draw_panel(axes, panel: Panel) -> None:
                   for at in range(len(panel.inputs))]
         bars = axes.bar(places, [evidence.number(text) for text in times], width * 0.92,
                         label=kernel, color=COLORS[number % len(COLORS)])
-        axes.bar_label(bars, times, padding=2, fontsize=7 if small else 9,
-                       rotation=90 if small else 0)
+        if small and len(panel.floor) == len(panel.inputs):
+            label_above_floor(axes, panel, places, times)
+        else:
+            axes.bar_label(bars, times, padding=2, fontsize=7 if small else 9,
+                           rotation=90 if small else 0)
     draw_floor(axes, panel)
     figures = panel.figures()
     if max(figures) / min(figures) >= SLOW:
@@ -196,6 +199,15 @@ def draw_panel(axes, panel: Panel) -> None:
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def label_above_floor(axes, panel: Panel, places: list[float], times: list[str]) -> None:
+    """The label of a bar that ends at or below the dashed line begins above the line."""
+    for place, text, floor in zip(places, times, panel.floor):
+        height = max(evidence.number(text), evidence.number(floor))
+        axes.annotate(text, (place, height), (0, 4), fontsize=7, rotation=90,
+                      textcoords="offset points", horizontalalignment="center",
+                      verticalalignment="bottom")
 
 
 def draw_floor(axes, panel: Panel) -> None:

@@ -19,6 +19,8 @@ Kinds of block:
                                    the next one that holds TO (quote texts that have blanks)
     evidence: LESSON [FROM [TO]]   what the newest recorded run of LESSON printed
     stderr: LESSON                 what the first run in that record said on stderr
+    counters: LESSON [FROM [TO]]   what the profiler counted in the newest record of that
+    plot: LESSON ALT               the picture of the newest recorded run; ALT says what it shows
     run: COMMAND | TEXT | ...      with --runs: the different lines that COMMAND prints that hold
                                    one of the texts, without addresses and the path of this folder
     lessons: table                 the lessons in reading order
@@ -47,7 +49,8 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools import course, evidence, explorer_link  # noqa: E402
 
-MARKER = re.compile(r"<!-- (snippet|transcript|evidence|stderr|run|lessons): (.*?) -->")
+MARKER = re.compile(
+    r"<!-- (snippet|transcript|evidence|stderr|counters|plot|run|lessons): (.*?) -->")
 END = "<!-- end -->"
 FENCE = re.compile(r"\s*(```|~~~)")
 NO_RUN = "No run of this lesson has been recorded yet."
@@ -132,9 +135,9 @@ def make_transcript(page: Path, words: list[str], root: Path) -> list[str]:
     return fenced("text", excerpt(lines, words[1:], words[0]))
 
 
-def newest_run(lesson: Path, root: Path) -> Path | None:
+def newest_run(lesson: Path, root: Path, kind: str = "") -> Path | None:
     """The evidence file of a lesson with the latest date in its name."""
-    runs = (root / lesson.parent / "evidence").glob(f"run-????-??-??-*-{lesson.stem}.txt")
+    runs = (root / lesson.parent / "evidence").glob(f"run-????-??-??-*-{lesson.stem}{kind}.txt")
     return max(runs, key=lambda path: path.name[:14], default=None)
 
 
@@ -143,16 +146,16 @@ def caption(run: evidence.Evidence, page: Path) -> str:
     return f"Recorded on {run.path.name[4:14]}, {run.get('gpu')}: [{run.path.name}]({link})"
 
 
-def recorded(words: list[str], root: Path) -> evidence.Evidence | None:
+def recorded(words: list[str], root: Path, kind: str = "") -> evidence.Evidence | None:
     """The newest record of the lesson that the first word names."""
     if not words or not (root / words[0]).is_file():
         raise DocsError("the first word must be a lesson, for example day29/histogram.cu")
-    run = newest_run(Path(words[0]), root)
+    run = newest_run(Path(words[0]), root, kind)
     return evidence.parse(run) if run else None
 
 
-def make_evidence(page: Path, words: list[str], root: Path) -> list[str]:
-    run = recorded(words, root)
+def make_evidence(page: Path, words: list[str], root: Path, kind: str = "") -> list[str]:
+    run = recorded(words, root, kind)
     if len(words) > 3:
         raise DocsError("evidence needs a lesson and at most two texts")
     if run is None:
@@ -168,6 +171,22 @@ def make_stderr(page: Path, words: list[str], root: Path) -> list[str]:
     if not run.stderr:
         raise DocsError(f"{run.path.name} records nothing on stderr")
     return [caption(run, page), "", *fenced("text", run.stderr[0].splitlines())]
+
+
+def make_counters(page: Path, words: list[str], root: Path) -> list[str]:
+    return make_evidence(page, words, root, "-counters")
+
+
+def make_plot(page: Path, words: list[str], root: Path) -> list[str]:
+    run = recorded(words, root)
+    if len(words) != 2:
+        raise DocsError("a plot needs a lesson and, in quotes, what the picture shows")
+    if run is None:
+        return [NO_RUN]
+    picture = run.path.with_suffix(".svg")
+    if not picture.is_file():
+        raise DocsError(f"there is no {picture.name}; draw it with tools/plot_evidence.py")
+    return [f"![{words[1]}]({Path(os.path.relpath(picture, page.parent)).as_posix()})"]
 
 
 def make_run(page: Path, words: list[str], root: Path) -> list[str]:
@@ -194,7 +213,7 @@ SHOWS = {
     "21": "The three loops as kernels. The result is sorted, and on a GPU it is not stable.",
     "90": "What a race leaves on real hardware: never more than the model, mostly far less.",
     "91": "Slots by place and not by arrival, and the radix sort that needs this.",
-    "92": "The same sort near the speed of the memory, and beside CUB's.",
+    "92": "The same sort made fast: one atomic for a rank, a check of it, and CUB beside it.",
     "histogram": "64 MiB, three inputs, two kernels, and the clock: what contention costs.",
     "histogram_at_the_floor": "How fast can it be? Wide loads, bank conflicts, a column per lane.",
 }
@@ -235,7 +254,8 @@ def make_lessons(page: Path, words: list[str], root: Path) -> list[str]:
 
 
 MAKERS = {"snippet": make_snippet, "transcript": make_transcript, "evidence": make_evidence,
-          "stderr": make_stderr, "run": make_run, "lessons": make_lessons}
+          "stderr": make_stderr, "counters": make_counters, "plot": make_plot, "run": make_run,
+          "lessons": make_lessons}
 
 
 # Reading and writing pages.

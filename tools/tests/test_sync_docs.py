@@ -113,6 +113,22 @@ class Pages(unittest.TestCase):
         self.assertIn("```text\ndevice: three\n```\n",
                       self.page_after_sync("<!-- stderr: day29/demo.cu -->"))
 
+    def test_counters_and_pictures_are_those_of_the_newest_record(self) -> None:
+        counters = "<!-- counters: day29/demo.cu total -->"
+        plot = '<!-- plot: day29/demo.cu "Bars" -->'
+        for marker in (counters, plot):
+            self.assertIn(sync_docs.NO_RUN, self.page_after_sync(marker))
+        for date in ("2026-01-02", "2026-03-01"):
+            self.put(f"day29/evidence/run-{date}-test-demo.txt", RUN)
+            self.put(f"day29/evidence/run-{date}-test-demo-counters.txt",
+                     evidence.render(FIELDS, f"total of {date}\n"))
+        self.assertIn("```text\ntotal of 2026-03-01\n```\n", self.page_after_sync(counters))
+        self.assertIn("there is no run-2026-03-01-test-demo.svg",
+                      self.error_for(f"{plot}\n<!-- end -->\n"))
+        self.put("day29/evidence/run-2026-03-01-test-demo.svg", "<svg/>")
+        self.assertIn("![Bars](day29/evidence/run-2026-03-01-test-demo.svg)\n",
+                      self.page_after_sync(plot))
+
     def test_a_command_runs_only_when_asked(self) -> None:
         marker = "<!-- run: python3 print.py | two | six -->"
         self.put("print.py", f"print('one\\ntwo at 0x12ab {self.root}/x\\ntwo\\ntwo\\nsix')\n")

@@ -17,7 +17,7 @@ Each check is first shown to accept the file as it is. The checks:
     race, race KERNEL the race detector of the CPU runtime reports one (in that kernel's test)
     warnings          -Wall -Wextra says something
     build, build full the file does not compile (full: with its documented size)
-    tests MODULE      a module of tools/tests, run in a copy of the repository, fails
+    tests MODULE      a module of tools/tests, or a class in it, fails in a copy of the repository
     nothing           no check can notice it; the table says why
 
 Exit status: 0 all are noticed, 1 one is not, or an edit no longer applies, 2 wrong use.

@@ -234,7 +234,7 @@ LESSON_92 = [
           "if (lane > step) value += left;", "kernels", "wrong scan offset"),
     Fault("92 counts no head", L92, "const unsigned head = min(to_boundary, keys);",
           "const unsigned head = 0;", "kernels", "a wide load from an address that 16 does not "
-          "divide, which the CPU forgives, and a tail that stays right: see `92 forgets its head`"),
+          "divide"),
     Fault("92 forgets its head", L92, "for (unsigned i = threadIdx.x; i < head;",
           "for (unsigned i = threadIdx.x + 1; i < head;", "kernels", "a key at the begin is lost"),
 ]

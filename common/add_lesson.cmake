@@ -14,6 +14,7 @@
 find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter)
 
 option(REQUIRE_CUDA "A missing or broken nvcc is an error" OFF)
+option(NVCC_LESSONS "Build the .cu lessons with nvcc where it works" ON)
 option(USE_CPU_RUNTIME "Build every .cu lesson for the CPU too" ON)
 
 # Sets CUDA_USABLE and, when it is false, CUDA_REASON. Only a real compile and link shows whether
@@ -65,6 +66,10 @@ function(find_working_nvcc)
 endfunction()
 
 find_working_nvcc()
+if(CUDA_USABLE AND NOT NVCC_LESSONS AND NOT REQUIRE_CUDA)
+  set(CUDA_USABLE FALSE)
+  set(CUDA_REASON "NVCC_LESSONS is OFF")
+endif()
 if(REQUIRE_CUDA AND NOT CUDA_USABLE)
   message(FATAL_ERROR "REQUIRE_CUDA is ON and ${CUDA_REASON}")
 endif()

@@ -484,7 +484,7 @@ class CMakeTest(unittest.TestCase):
                                         "int main() { k<<<1, 1>>>(); return STATUS; }\n")
         (directory / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.22)\nproject(x CXX)\n"
-            f"include({cuda_on_cpu.HOME}/cuda_on_cpu.cmake)\n"
+            f"include(\"{cuda_on_cpu.HOME}/cuda_on_cpu.cmake\")\n"
             "add_cuda_on_cpu_executable(x_on_cpu x.cu STATUS=3)\n")
         for command in (["cmake", "-S", directory, "-B", directory / "b"],
                         ["cmake", "--build", directory / "b", "-j2"]):

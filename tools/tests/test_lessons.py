@@ -123,6 +123,24 @@ class Tests(unittest.TestCase):
         status, out, err = self.small.call("test")
         self.assertEqual((status, out, err.count("\n")), (2, "", 1))
 
+    def test_cmake_builds_with_nvcc(self):
+        nvcc = shutil.which("nvcc")
+        if not nvcc:
+            self.skipTest("nvcc is not installed (the CUDA toolkit)")
+        self.small.add("chapter07/12_kernel.cu", KERNEL, labels="gpu")
+        build = self.small.root / "with nvcc"
+        for switch, said in (("ON", "CUDA: 12: built with nvcc"),
+                             ("OFF", "CUDA: 12: left out, because NVCC_LESSONS is OFF")):
+            done = subprocess.run(["cmake", "-S", self.small.root, "-B", build,
+                                   f"-DNVCC_LESSONS={switch}"], capture_output=True, text=True,
+                                  env=self.small.environment(CUDACXX=nvcc), check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(said, done.stdout)
+            done = subprocess.run(["cmake", "--build", build], capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue((build / "chapter07/12_kernel").is_file())
+
     def test_without_a_working_nvcc(self):
         self.small.add("chapter07/12_kernel.cu", KERNEL, labels="gpu")
         status, out, _ = self.small.call("test")

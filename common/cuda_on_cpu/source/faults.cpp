@@ -109,7 +109,8 @@ const char* sourceLine(void* instruction) {
   if (std::FILE* lines = fdopen(ends[0], "r")) {
     char line[256];
     while (text[0] == '\0' && std::fgets(line, sizeof(line), lines) != nullptr) {
-      line[std::strcspn(line, " \n")] = '\0';
+      line[std::strcspn(line, "\n")] = '\0';
+      if (char* note = std::strstr(line, " (discriminator")) *note = '\0';
       const bool known = std::strchr(line, '?') == nullptr;
       const bool ours = std::strstr(line, "cuda_on_cpu/include/") != nullptr;
       if (known && !ours) std::strcpy(text, line);

@@ -44,8 +44,8 @@ from tools.course import ROOT, CourseError, Lesson  # noqa: E402
 
 WIDTH = 80
 MODULES_AT_A_TIME = 2
-SLOW_MODULES = ("cuda_on_cpu", "documented_lines", "kernels", "bad_input", "compile_matrix", "faults",
-                "lessons")
+SLOW_MODULES = ("cuda_on_cpu", "documented_lines", "kernels", "bad_input", "compile_matrix",
+                "faults", "lessons")
 MODULE_SECONDS = 600
 LONG_SECONDS = 7200
 BUILD_SECONDS = 1800
@@ -408,7 +408,8 @@ def configure_and_build(directory: Path, jobs: int, require_gpu: bool, tally: Ta
     # Without a GPU the programs that nvcc makes run nowhere, and test_documented_lines makes and
     # starts each of them anyway. A second build would only take time.
     nvcc = require_gpu or Machine().gpu is not None
-    options = [f"-DPython3_EXECUTABLE={sys.executable}", f"-DNVCC_LESSONS={'ON' if nvcc else 'OFF'}",
+    options = [f"-DPython3_EXECUTABLE={sys.executable}",
+               f"-DNVCC_LESSONS={'ON' if nvcc else 'OFF'}",
                f"-DREQUIRE_CUDA={'ON' if require_gpu else 'OFF'}", *find_make()]
     forget_stale_configuration(directory, options)
     log = directory / "lessons.log"

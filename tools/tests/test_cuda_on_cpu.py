@@ -347,7 +347,7 @@ class RacesTest(unittest.TestCase):
              "count_between_blocks": "countBetweenBlocks", "count_volatile": "countVolatile",
              "shuffle_is_no_barrier": "shuffleIsNoBarrier"}
     CLEAN = ("with_barrier", "warp_reduce", "early_return", "sync_warp", "last_block", "look_back")
-    RUNS = 20 if LONG else 2
+    RUNS = 20 if LONG else 1
 
     def assertRace(self, command: list[str | Path], kernel: str, **settings: str) -> None:
         done = run(command, sanitized=True, **settings)
@@ -369,7 +369,7 @@ class RacesTest(unittest.TestCase):
                 self.assertNotIn("ThreadSanitizer", done.stderr)
 
     def test_order_exposes_what_luck_has_hidden(self) -> None:
-        # With threads in order the left neighbour has always written; the other way round, never.
+        # With threads in order the left neighbor has always written; the other way round, never.
         lucky = run([program("races", debug=True), "missing_barrier_left"], order="ascending")
         self.assertEqual(lucky.stdout, "finished: 0 1\n")
         unlucky = run([program("races", debug=True), "missing_barrier_left"], order="descending")

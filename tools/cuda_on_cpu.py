@@ -503,6 +503,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     if options.sanitize == "address" and (options.workers or 1) > 1:
         parser.error("--sanitize address has one worker: shared arrays are ordinary statics then")
     source = options.file or options.rewrite[0]
+    if source.is_dir():
+        parser.error(f"{source} is a directory; name a .cu file in it")
     if not source.is_file():
         parser.error(f"{source}: no such file")
     if options.compiler is None:

@@ -453,6 +453,14 @@ def remove_stale_programs(directory: Path) -> None:
 
 
 def run_ctest(directory: Path, jobs: int, environment: dict, tally: Tally) -> None:
+    """Run the transcript tests. In a thread an exception would end unseen: it is a failure."""
+    try:
+        run_transcripts(directory, jobs, environment, tally)
+    except Exception as error:  # Whatever it is, the transcripts were not all checked.
+        tally.add("ctest", "failed", f"{type(error).__name__}: {error}")
+
+
+def run_transcripts(directory: Path, jobs: int, environment: dict, tally: Tally) -> None:
     note("running the lessons' transcript tests")
     report, log = directory / "ctest.xml", directory / "ctest.log"
     report.unlink(missing_ok=True)

@@ -118,6 +118,13 @@ class Tests(unittest.TestCase):
         self.small.write_list()
         self.fails("FAILED ctest", "2 passed, 1 failed, 0 skipped")
 
+    def test_transcripts_that_cannot_be_run_are_a_failure(self):
+        report = self.small.root / "build" / "ctest.xml"
+        report.unlink(missing_ok=True)
+        report.mkdir(parents=True)  # so that ctest cannot leave its report
+        self.addCleanup(report.rmdir)
+        self.fails("FAILED ctest", "2 passed, 1 failed, 0 skipped")
+
     def test_a_bad_header_is_one_line(self):
         self.small.write("chapter07/10_hello.cpp", "int main() {}\n")
         status, out, err = self.small.call("test")

@@ -175,47 +175,65 @@ Survivors launch_often(Kernel kernel, int block_size, int n, const std::vector<i
   return {totals.front(), totals[totals.size() / 2], totals.back(), in_bounds};
 }
 
+// What every count must be with atomics, and what no count can exceed without.
+std::vector<int> elements_per_bucket(int n) {
+  std::vector<int> elements(NUM_BUCKETS);
+  for (int b = 0; b < NUM_BUCKETS; ++b) elements[b] = elements_in_bucket(n, b);
+  return elements;
+}
+
 struct Verdict {
-  bool plain_in_bounds = true, in_step_in_bounds = true, atomic_exact = true;
-  bool plain_complete = true;  // not one plain increment was lost
+  bool in_bounds = true;
+  bool complete = true;  // not one increment was lost
+  int rows = 0;
   int largest = 0, median_of_largest = 0;
 };
 
-// One line of the table. `lockstep` says whether the model may be asked of the plain kernel too.
-void measure(int n, bool lockstep, int* g_hist, Verdict* verdict) {
-  std::vector<int> model(NUM_BUCKETS), all(NUM_BUCKETS);
-  for (int b = 0; b < NUM_BUCKETS; ++b) {
-    model[b] = warps_on_bucket(n, b);
-    all[b] = elements_in_bucket(n, b);
+// Prints the table of one kernel and block size. `lockstep` says that the lanes of a warp load
+// together, and that therefore the model is the bound. Without it a bucket may keep all its
+// elements, so that N is the only bound.
+Verdict measure(const char* name, Kernel kernel, int block_size, bool lockstep, int* g_hist) {
+  std::printf("\n%s, blocks of %d\n", name, block_size);
+  std::printf("%9s%10s%10s%10s%10s%10s\n", "N", "model", "bound", "min", "median", "max");
+  Verdict verdict;
+  for (int n : SIZES) {
+    if (n > RACE_MAX_N) continue;
+    std::vector<int> model(NUM_BUCKETS);
+    for (int b = 0; b < NUM_BUCKETS; ++b) model[b] = warps_on_bucket(n, b);
+    const std::vector<int> bound = lockstep ? model : elements_per_bucket(n);
+    const Survivors s = launch_often(kernel, block_size, n, bound, name, g_hist);
+    std::printf("%9d%10d%10d%10d%10d%10d\n", n, total(model), total(bound), s.least, s.median,
+                s.most);
+    verdict.in_bounds = verdict.in_bounds && s.in_bounds;
+    verdict.complete = verdict.complete && s.least == n;
+    ++verdict.rows;
+    verdict.largest = n;
+    verdict.median_of_largest = s.median;
   }
-  const std::vector<int>& bound = lockstep ? model : all;
-  const Survivors by_32 = launch_often(count_plain, 32, n, bound, "hist[b]++", g_hist);
-  const Survivors by_256 = launch_often(count_plain, 256, n, bound, "hist[b]++", g_hist);
-  const Survivors in_step = launch_often(count_in_step, 256, n, model, "in step", g_hist);
-  std::printf("%9d%9d  |", n, total(model));
-  for (const Survivors& s : {by_32, by_256, in_step}) {
-    std::printf("%9d%9d%9d  |", s.least, s.median, s.most);
-  }
-  std::printf("\n");
-
-  verdict->plain_in_bounds = verdict->plain_in_bounds && by_32.in_bounds && by_256.in_bounds;
-  verdict->plain_complete = verdict->plain_complete && by_32.least == n && by_256.least == n;
-  verdict->in_step_in_bounds = verdict->in_step_in_bounds && in_step.in_bounds;
-  verdict->atomic_exact = verdict->atomic_exact && run(count_atomic, 256, n, g_hist) == all;
-  verdict->largest = n;
-  verdict->median_of_largest = by_256.median;
+  return verdict;
 }
 
-void report_device(const cudaDeviceProp& device, bool lockstep, const Verdict& verdict) {
+bool atomic_is_exact(int* g_hist) {
+  bool exact = true;
+  for (int n : SIZES) {
+    if (n > RACE_MAX_N) continue;
+    exact = exact && run(count_atomic, 256, n, g_hist) == elements_per_bucket(n);
+  }
+  return exact;
+}
+
+void report_device(const cudaDeviceProp& device, bool lockstep, bool complete,
+                   const Verdict& by_256) {
   std::fprintf(stderr, "device: %s, compute capability %d.%d: ", device.name, device.major,
                device.minor);
-  if (verdict.plain_complete) {
+  if (!lockstep) {
+    std::fprintf(stderr, "lanes run one after another here, so hist[b]++ may keep all N%s\n",
+                 complete ? ", and did; that does not make it right" : "");
+  } else if (complete) {
     std::fprintf(stderr, "no race shows here, hist[b]++ lost nothing; that proves nothing\n");
-  } else if (!lockstep) {
-    std::fprintf(stderr, "lanes run one after another here, so only workers race each other\n");
   } else {
-    std::fprintf(stderr, "the race shows: of %d increments %d survive (median)\n", verdict.largest,
-                 verdict.median_of_largest);
+    std::fprintf(stderr, "the race shows: of %d increments %d survive (median)\n", by_256.largest,
+                 by_256.median_of_largest);
   }
 }
 
@@ -227,42 +245,44 @@ int main() {
     return 77;
   }
   // Kernels that run on a CPU report compute capability 0.0. There a lane runs on until it has to
-  // wait, the lanes of a warp are no wave, and plain increments may survive all N of them.
+  // wait, the lanes of a warp are no wave, and plain increments may survive all N of them. Only
+  // __syncwarp() keeps lanes in step everywhere.
   const bool lockstep = device.major > 0;
 
   std::printf("=== Section 7.4: the race on real hardware ===\n\n");
-  std::printf("hist[i %% %d]++ for i below N without atomics, %d launches a figure.\n", NUM_BUCKETS,
+  std::printf("How many increments of hist[i %% %d]++ survive without atomics, for i below N.\n",
+              NUM_BUCKETS);
+  std::printf("Launches per row: %d. `model` is what lesson 19 keeps, `bound` what this run\n",
               LAUNCHES);
-  std::printf("Increments that survive: the model's bound, then what was counted.\n\n");
-  std::printf("%18s  |", "");
-  for (const char* kernel :
-       {"hist[b]++, blocks of 32", "hist[b]++, blocks of 256", "in step, blocks of 256"}) {
-    std::printf("%27s  |", kernel);
-  }
-  std::printf("\n");
-  std::printf("%9s%9s  |", "N", "model");
-  for (int column = 0; column < 3; ++column) std::printf("%9s%9s%9s  |", "min", "median", "max");
-  std::printf("\n");
+  std::printf("is checked against. All figures are sums over the %d buckets, and each bucket\n",
+              NUM_BUCKETS);
+  std::printf("is checked by itself.\n");
 
   int* g_hist = nullptr;
   CUDA_CHECK(cudaMalloc(&g_hist, NUM_BUCKETS * sizeof(int)));
-  Verdict verdict;
-  for (int n : SIZES) {
-    if (n <= RACE_MAX_N) measure(n, lockstep, g_hist, &verdict);
-  }
+  const Verdict by_32 = measure("hist[b]++", count_plain, 32, lockstep, g_hist);
+  const Verdict by_256 = measure("hist[b]++", count_plain, 256, lockstep, g_hist);
+  const Verdict in_step = measure("in step", count_in_step, 256, true, g_hist);
+  const bool atomic_exact = atomic_is_exact(g_hist);
   CUDA_CHECK(cudaFree(g_hist));
-  report_device(device, lockstep, verdict);
+  report_device(device, lockstep, by_32.complete && by_256.complete, by_256);
 
-  const bool correct = verdict.plain_in_bounds && verdict.in_step_in_bounds && verdict.atomic_exact;
-  std::printf("\nThe model lets warps take turns. A machine overlaps them, so it may keep less;\n");
-  std::printf("it cannot keep more, because a warp adds at most one to a bucket. What is left\n");
-  std::printf("is garbage: another number in every launch, and no estimate of anything.\n\n");
-  std::printf("hist[b]++: every bucket within its bounds: %s\n",
-              verdict.plain_in_bounds ? "yes" : "NO");
+  const bool plain_in_bounds = by_32.in_bounds && by_256.in_bounds;
+  const int plain_rows = by_32.rows + by_256.rows;
+  const bool correct = plain_in_bounds && in_step.in_bounds && atomic_exact;
+  std::printf("\nThe model lets warps take turns, and each adds at most one to a bucket. Warps\n");
+  std::printf("that overlap may keep less. Warps whose lanes load together cannot keep more:\n");
+  std::printf("there the model is the bound. Where lanes run one after another, as on a CPU,\n");
+  std::printf("hist[b]++ may keep everything, and its bound is N. Nothing promises any of\n");
+  std::printf("these counts: the next launch may give others, and none estimates anything.\n\n");
+  std::printf("hist[b]++: checked against the model in %d rows, against N in %d\n",
+              lockstep ? plain_rows : 0, lockstep ? 0 : plain_rows);
+  std::printf("hist[b]++: every bucket between 1 and its bound: %s\n",
+              plain_in_bounds ? "yes" : "NO");
   std::printf("in step:   every bucket between 1 and the model: %s\n",
-              verdict.in_step_in_bounds ? "yes" : "NO");
-  std::printf("atomicAdd: every bucket exact: %s\n", verdict.atomic_exact ? "yes" : "NO");
-  std::printf("\nself-check: the model is an upper bound on what survives a race: %s\n",
+              in_step.in_bounds ? "yes" : "NO");
+  std::printf("atomicAdd: every bucket exact: %s\n", atomic_exact ? "yes" : "NO");
+  std::printf("\nself-check: every bucket within its bound, and exact with atomicAdd: %s\n",
               correct ? "confirmed" : "MISMATCH");
   return correct ? 0 : 1;
 }

@@ -227,13 +227,22 @@ class Follows(unittest.TestCase):
         self.assertEqual(len(check_evidence.check_derived(found, rules)), 2)
 
     def test_the_race_stays_in_its_bounds(self) -> None:
-        row = "       32       10  |       10       10       10  |       10       10       10  |\n"
-        race = check_evidence.race_stays_in_bounds
-        self.assertEqual(race(evidence.Evidence(None, {}, row)), [])
-        self.assertTrue(race(evidence.Evidence(None, {}, row.replace("10  |\n", "11  |\n"))))
-        self.assertTrue(race(evidence.Evidence(None, {}, row.replace("  10  |", "   9  |", 1))))
-        self.assertTrue(race(evidence.Evidence(None, {}, "nothing\n")))
+        head = "        N     model     bound       min    median       max\n"
+        good = "     1000       318       318        10        10        20\n"
 
+        def problems(text: str) -> list[str]:
+            return check_evidence.race_stays_in_bounds(evidence.Evidence(None, {}, text))
+
+        self.assertEqual(problems(head + good + good), [])
+        for old, new, text in (("318        10", "317        10", "bound 317 is not the model's"),
+                               ("318        10", "1000        10", "bound 1000 is not the model"),
+                               (" 20", "319", "max <= model"),
+                               ("10        20", "10         9", "median <= max"),
+                               (" 10        10", "  0        10", "not 1 <= min")):
+            found = problems(head + good + good.replace(old, new))
+            self.assertEqual(len(found), 1, (new, found))
+            self.assertIn(text, found[0])
+        self.assertEqual(len(problems(head)), 1)
 
     def test_the_bytes_that_a_sort_moves(self) -> None:
         for keys, size in (("1,000", 6e3), ("1000", 6e3), ("1 Mi", 6 * 2**20), ("4 Ki", 24576)):

@@ -183,6 +183,8 @@ LESSON_90_AND_91 = [
     Fault("90 accepts an empty bucket", L90, "hist[b] >= 1 && hist[b] <= bound[b]",
           "hist[b] >= 0 && hist[b] <= bound[b]", "kernels",
           "an empty bucket is planted for the check"),
+    Fault("90 takes a CPU's lanes for lanes in step", L90, "device.major > 0;",
+          "device.major >= 0;", "self", "lanes that run one after another exceed the model"),
     Fault("91's rank is not stable", L91, "__popc(peers & ((1u << lane) - 1))",
           "__popc(peers >> lane) - 1", "self", "equal keys of a warp come out in reverse"),
     Fault("91 forgets the lower warps", L91, "for (int w = 0; w < warp; ++w) slot",
@@ -363,6 +365,9 @@ TOOLS = [
           "    return low - slack <= evidence.number(result) <= high + slack\n",
           "    return low - slack <= high + slack\n", "tests test_check_evidence.Follows",
           "speed-ups are recomputed"),
+    Fault("evidence of the race may be bounded by N", "tools/check_evidence.py",
+          "        if bound != model:\n", "        if False:\n",
+          "tests test_check_evidence.Follows", "on a GPU the model is the bound"),
     Fault("evidence may come from the CPU", "tools/record_evidence.py",
           "        raise EvidenceError(\"the kernels ran on the CPU; evidence is for runs on a "
           "GPU\")\n", "        pass\n", "tests test_record_evidence.Refuses",

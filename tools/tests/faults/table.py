@@ -166,6 +166,9 @@ LESSON_21 = [
           "if (data[original] != out.values[slot]) return false;",
           "if (data[original] != data[original]) return false;", "kernels",
           "a wrong pair is planted for the check"),
+    Fault("21 takes all neighbors for equal ones", L21,
+          "pairs += out.values[slot - 1] == out.values[slot];", "pairs += 1;", "kernels",
+          "only equal keys can be out of input order"),
 ]
 
 LESSON_90_AND_91 = [

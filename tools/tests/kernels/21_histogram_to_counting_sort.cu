@@ -123,6 +123,9 @@ void testChecks(const Case& c) {
   std::swap(swapped.original_indices[0], swapped.original_indices[1]);
   const bool equal_keys = right.values[0] == right.values[1];
   check(count_inversions(right) == 0, true, "count_inversions");
+  int neighbors = 0;
+  for (int count : counts) neighbors += std::max(0, count - 1);
+  check(count_equal_neighbors(right) == neighbors, true, "count_equal_neighbors");
   if (equal_keys) check(count_inversions(swapped) > 0, true, "count_inversions, swapped");
 }
 

@@ -46,9 +46,12 @@ constexpr int kRuns = HISTOGRAM_RUNS;
 constexpr std::size_t kBytesPerRun = 640u * 1024 * 1024;  // so a run of 64 MiB is 10 calls
 
 constexpr int kBins = 256;
-constexpr int kLanes = 32;       // of a warp, and as many as shared memory has banks
-constexpr int kThreads = 1024;   // a block
-constexpr int kBlocksPerSm = 2;  // 64 KiB of tables and 2048 threads an SM
+constexpr int kLanes = 32;      // of a warp, and as many as shared memory has banks
+constexpr int kThreads = 1024;  // a block
+// Two blocks have 64 KiB of tables and 2048 threads. __launch_bounds__ could name this number, too,
+// but ptxas warns when an SM of the -arch holds fewer threads, as one of sm_75 does. For sm_90 the
+// compiler stays within the 32 registers a thread with which two blocks fit, without being told.
+constexpr int kBlocksPerSm = 2;
 constexpr int kLoads = HISTOGRAM_LOADS;
 constexpr int kFloorLoads = 4;
 constexpr int kTunedLoads = 8, kTunedThreads = 256, kTunedBlocksPerSm = 4;
@@ -222,9 +225,12 @@ __global__ void sumBytes(const unsigned char* input, std::size_t size, unsigned 
 // ATOMS.POPC.INC: lanes that want the same counter are counted first and added once. That is why
 // all-one-byte is the best case of one table. What costs is different counters in one bank: bins 32
 // apart share a bank, and on uniform bytes a warp takes more than three turns for one instruction.
-// `kShift` brings a byte of the word to where it is a byte offset into the table: byte * kCopies
-// counters * 4 bytes. A shift, a mask and an addition make the address; with an index instead of
-// an offset the compiler needs more, and at this speed that shows.
+//
+// A bin's counters begin kRow bytes after those of the bin before, so byte * kRow is where they
+// begin in the table. kRow is a power of two. Multiplying or dividing the whole word by a power of
+// two is a shift, which brings one of its four bytes to that place at once; kMask then removes what
+// the other three leave around it. So a shift, a mask and an addition to s_base make an address.
+// With an index instead of an offset the compiler needs more, and at this speed that shows.
 template <int kCopies>
 __device__ void countWord(unsigned int* s_column, unsigned int word) {
   constexpr unsigned int kRow = kCopies * sizeof(unsigned int);  // bytes from one bin to the next
@@ -428,8 +434,8 @@ Bytes makeInput(int input, std::size_t size) {
       "What remains is enough to guess the language of a letter, to see that a picture is too "
       "dark, or to choose short codes for common symbols. On one processor it is a line of code. "
       "On a machine with thousands of threads the same line becomes a crowd at a few doors, "
-      "because text is not fair to its letters: every sixth byte of this paragraph is a blank, "
-      "the letter e is close behind, and a Z is hardly ever seen. Who counts in parallel must "
+      "because text is not fair to its letters: every fifth byte of this paragraph is a blank, "
+      "the letter e comes next, and a Z is hardly ever seen. Who counts in parallel must "
       "decide where the crowd waits, and for how long.\n";
   Bytes bytes(size, 'e');
   unsigned int state = 12345;
@@ -491,7 +497,7 @@ void checkSum(Sum sum, const Device& device, const unsigned char* d_input, std::
   std::exit(1);
 }
 
-// Sizes round the ends of vectors, warps and blocks, at addresses that 16 divides and does not.
+// Sizes around the ends of vectors, warps and blocks, at addresses that 16 divides and does not.
 void checkOddInputs(Device& device, unsigned char* d_input) {
   const Bytes bytes = makeInput(0, 70000);
   for (std::size_t offset : {0, 1, 7, 15}) {
@@ -520,7 +526,7 @@ struct Row {
 };
 
 // The median of kRuns runs; a run is the mean of several calls in a row, so that the pair of events
-// round it weighs little. What a call needs to start from zero is part of the call.
+// around it weighs little. What a call needs to start from zero is part of the call.
 template <class Call>
 float medianTime(std::size_t size, Call call) {
   const std::size_t fitting = size > 0 ? kBytesPerRun / size : HISTOGRAM_CALLS;
@@ -619,10 +625,12 @@ void printRows(const std::vector<Row>& rows) {
 
 using Time = float SweepRow::*;
 
-// The largest size of the table at which one kernel takes at least 2 % less time than the others.
-std::size_t largestWin(const std::vector<SweepRow>& rows, Time winner) {
+// The largest size of the table at which one kernel takes at least 2 % less time on this input than
+// the others.
+std::size_t largestWin(const std::vector<SweepRow>& rows, const char* input, Time winner) {
   std::size_t largest = 0;
   for (const SweepRow& row : rows) {
+    if (row.input != input) continue;
     bool wins = true;
     for (const Time other : {&SweepRow::cub_ms, &SweepRow::one_ms, &SweepRow::columns_ms}) {
       wins = wins && (other == winner || row.*winner < 0.98f * row.*other);
@@ -632,8 +640,10 @@ std::size_t largestWin(const std::vector<SweepRow>& rows, Time winner) {
   return largest;
 }
 
-void printSweep(const std::vector<SweepRow>& rows) {
-  std::printf("\nSmaller inputs, which stay in the cache from call to call:\n");
+void printSweep(const std::vector<SweepRow>& rows, int cache_bytes) {
+  std::printf("\nSmaller and smaller inputs; those well below the size of the largest cache\n");
+  std::printf("(on a GPU the L2 cache; here %d MiB) stay in it from call to call:\n",
+              cache_bytes / (1024 * 1024));
   std::printf("      size  input          CUB (us)  one table (us)  column per lane (us)\n");
   for (const SweepRow& row : rows) {
     std::printf("%10zu  %-13s  %8.2f  %14.2f  %20.2f\n", row.size, row.input, 1e3 * row.cub_ms,
@@ -641,9 +651,12 @@ void printSweep(const std::vector<SweepRow>& rows) {
   }
   std::printf(
       "\nThe largest size of this table at which a kernel wins by 2 %% or more (0: never):\n");
-  std::printf("  CUB %zu, one table %zu, column per lane %zu\n",
-              largestWin(rows, &SweepRow::cub_ms), largestWin(rows, &SweepRow::one_ms),
-              largestWin(rows, &SweepRow::columns_ms));
+  for (const char* input : kInputNames) {
+    std::printf("  %-13s  CUB %zu, one table %zu, column per lane %zu\n", input,
+                largestWin(rows, input, &SweepRow::cub_ms),
+                largestWin(rows, input, &SweepRow::one_ms),
+                largestWin(rows, input, &SweepRow::columns_ms));
+  }
 }
 
 int main() {
@@ -675,7 +688,7 @@ int main() {
               kRuns);
   if (!has_room) std::printf("left out for want of memory: %zu in size\n\n", kLargeBytes);
   printRows(rows);
-  printSweep(sweep);
+  printSweep(sweep, properties.l2CacheSize);
   std::printf(
       "\nDay 29's floor, the sum by byte loads, is a limit of its load instructions and not\n");
   std::printf(

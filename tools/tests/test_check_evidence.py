@@ -259,8 +259,10 @@ class AtTheFloor(unittest.TestCase):
                  for kernel in FLOOR_KERNELS}
         sweep = [(67109475, "uniform bytes", 0.040, 0.035, 0.020),
                  (16777368, "uniform bytes", 0.012, 0.0110, 0.0119),
-                 (4194342, "all one byte", 0.006, 0.007, 0.0059)]
-        return floor_output(times, sweep, "  CUB 0, one table 16777368, column per lane 67109475")
+                 (4194342, "all one byte", 0.0065, 0.007, 0.0059)]
+        return floor_output(times, sweep,
+                            "  uniform bytes  CUB 0, one table 16777368, column per lane 67109475\n"
+                            "  all one byte   CUB 0, one table 0, column per lane 4194342")
 
     def problems(self, text: str) -> list[str]:
         found = evidence.Evidence(None, {
@@ -286,16 +288,26 @@ class AtTheFloor(unittest.TestCase):
 
     def test_who_wins(self) -> None:
         text = self.output()
-        for old, new in (("CUB 0,", "CUB 4194342,"), ("one table 16777368", "one table 0"),
-                         ("lane 67109475", "lane 4194342")):
+        for old, new, name in (
+                ("bytes  CUB 0,", "bytes  CUB 4194342,", "uniform bytes"),
+                ("one table 16777368", "one table 0", "uniform bytes"),
+                ("lane 67109475", "lane 4194342", "uniform bytes"),
+                # What wins on one input says nothing about another.
+                ("one table 0", "one table 16777368", "all one byte"),
+                ("lane 4194342", "lane 67109475", "all one byte")):
+            self.assertIn(old, text)
+            problems = self.problems(text.replace(old, new))
+            self.assertEqual(len(problems), 1, (new, problems))
+            self.assertIn(name, problems[0])
+        for old, new in (("one table 1", "one 1"), ("all one byte   CUB 0", "all bytes   CUB 0"),
+                         ("  all one byte   CUB 0", "  CUB 0")):
             self.assertEqual(len(self.problems(text.replace(old, new))), 1, new)
-        self.assertEqual(len(self.problems(text.replace("one table 1", "one 1"))), 1)
 
     def test_faster_than_the_card_on_a_large_input(self) -> None:
         times = {(1073742435, name, kernel): 0.2 for name in FLOOR_INPUTS
                  for kernel in FLOOR_KERNELS}
         problems = self.problems(floor_output(times, [(4096, "x", 0.1, 0.1, 0.1)],
-                                              "  CUB 0, one table 0, column per lane 0"))
+                                              "  x  CUB 0, one table 0, column per lane 0"))
         self.assertIn("means 5369 GB/s, and this card can do 5327 at most", problems[0])
 
 

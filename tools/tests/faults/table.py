@@ -371,6 +371,9 @@ TOOLS = [
     Fault("evidence of the race may be bounded by N", "tools/check_evidence.py",
           "        if bound != model:\n", "        if False:\n",
           "tests test_check_evidence.Follows", "on a GPU the model is the bound"),
+    Fault("who wins on one input may be said of another", "tools/check_evidence.py",
+          "                if row[\"input\"] == name:\n", "                if True:\n",
+          "tests test_check_evidence.AtTheFloor", "each input has its own line"),
     Fault("evidence may come from the CPU", "tools/record_evidence.py",
           "        raise EvidenceError(\"the kernels ran on the CPU; evidence is for runs on a "
           "GPU\")\n", "        pass\n", "tests test_record_evidence.Refuses",

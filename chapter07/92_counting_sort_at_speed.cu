@@ -18,13 +18,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cub/device/device_radix_sort.cuh>
+#include <numeric>
 #include <vector>
 
 #ifndef SORT_KEYS
 #define SORT_KEYS (64u << 20)  // the size that is timed; 1/64, 1/512 and 1/4096 of it are too
 #endif
 #ifndef SORT_HUGE_KEYS
-#define SORT_HUGE_KEYS (1u << 28)  // checked once, where the card has the memory
+#define SORT_HUGE_KEYS (1u << 28)  // checked where the card has the memory
 #endif
 #ifndef SORT_RUNS
 #define SORT_RUNS 100  // repeated runs on one input: an order that changes would show
@@ -37,27 +38,12 @@ constexpr int kBins = 256;  // one per byte value
 constexpr int kLanes = 32;
 constexpr int kWarps = 24;
 constexpr int kThreads = kWarps * kLanes;
-constexpr int kParts = kThreads / kBins;  // threads that share the work on one bin
-constexpr int kWarpsPerPart = kWarps / kParts;
+constexpr int kBigRows = 32;   // of 32 keys, for each warp in a tile: 124 KiB of shared memory
+constexpr int kSmallRows = 8;  // 52 KiB, for cards that have less
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr unsigned kMaxKeys = 1u << 31;  // positions are 32-bit, and a tile may reach past the end
-constexpr int kTimedRuns = SORT_TIMED_RUNS;
-constexpr int kWarmupRuns = 3;
 
-static_assert(kThreads % kBins == 0, "every bin is looked after by the same number of threads");
-static_assert(SORT_KEYS < kMaxKeys && SORT_HUGE_KEYS < kMaxKeys, "positions are 32-bit");
-
-// A tile is what a block sorts at once: kRows rows of 32 keys for each warp. Large tiles make long
-// runs of equal keys, and long runs make whole 32-byte sectors when they are written.
-template <int kRows>
-struct Tile {
-  static constexpr unsigned kKeys = kThreads * kRows;
-  // The warps' counters, one slot in front of the sorted tile, the sorted tile.
-  static constexpr size_t kSharedBytes = sizeof(unsigned) * (kWarps * kBins + 1 + kKeys);
-  static_assert(kKeys <= 65536, "an index within the tile has 16 bits");
-};
-constexpr int kBigRows = 32;   // 120 KiB of shared memory, one block an SM
-constexpr int kSmallRows = 8;  // 48 KiB: for few keys, and for cards with less shared memory
+static_assert(SORT_KEYS < 1u << 31 && SORT_HUGE_KEYS < 1u << 31,
+              "positions are 32-bit, and a tile may reach past the end");
 
 // common: cuda_check
 // Prints the place, the call and the reason to stderr, and ends the program with status 1. When the
@@ -102,108 +88,86 @@ bool findDevice(cudaDeviceProp* device, const char** why) {
 }
 // end common: find_device
 
-// ---- Step 1: count each chunk. 1 byte per element, and the only pass that needs nothing else ---
+// ---- Step 1: count each chunk. 1 byte per element ----------------------------------------------
 
-// Every block owns one chunk, here and in step 3. g_counts[bin * chunks + chunk] receives how many
-// keys of the chunk fall into the bin. Launch with `chunks` blocks of any size.
+// Every block owns one chunk, here and in step 3. g_counts[chunk][bin] receives how many keys of
+// the chunk fall into the bin. Any grid that covers n keys, any block size; chunk_keys is a
+// multiple of 16.
 __global__ void countChunks(const unsigned char* __restrict__ g_keys, unsigned n,
-                            unsigned chunk_keys, unsigned* g_counts) {
+                            unsigned chunk_keys, unsigned (*g_counts)[kBins]) {
   // A column per lane: the counter of bin b for lane l is in bank l, so lanes never collide.
-  __shared__ unsigned s_column[kBins * kLanes];
-  for (unsigned i = threadIdx.x; i < kBins * kLanes; i += blockDim.x) s_column[i] = 0;
+  __shared__ unsigned s_column[kBins][kLanes];
+  for (unsigned i = threadIdx.x; i < kBins * kLanes; i += blockDim.x) {
+    s_column[i / kLanes][i % kLanes] = 0;
+  }
   __syncthreads();
 
-  unsigned* mine = s_column + threadIdx.x % kLanes;
-  const auto count = [mine](unsigned key) { atomicAdd(mine + (key & 0xff) * kLanes, 1u); };
-
-  const unsigned begin = min(blockIdx.x * chunk_keys, n);
-  const unsigned keys = min(chunk_keys, n - begin);
+  const unsigned lane = threadIdx.x % kLanes;
+  const unsigned begin = min(blockIdx.x * chunk_keys, n), keys = min(chunk_keys, n - begin);
   const unsigned char* g_chunk = g_keys + begin;
-  // 16-byte loads need a 16-byte boundary; the few keys before the first and after the last
-  // boundary are counted one by one.
-  const unsigned to_boundary = (16 - reinterpret_cast<uintptr_t>(g_chunk) % 16) % 16;
-  const unsigned head = min(to_boundary, keys);
-  const unsigned vectors = (keys - head) / 16;
-  for (unsigned i = threadIdx.x; i < head; i += blockDim.x) count(g_chunk[i]);
-  for (unsigned i = head + vectors * 16 + threadIdx.x; i < keys; i += blockDim.x) count(g_chunk[i]);
-  const uint4* g_vector = reinterpret_cast<const uint4*>(g_chunk + head);
+  // 16-byte loads need a 16-byte boundary. Without one, and at the end, bytes are read one by one.
+  const bool aligned = reinterpret_cast<uintptr_t>(g_chunk) % 16 == 0;
+  const unsigned vectors = aligned ? keys / 16 : 0;
 #pragma unroll 4  // so that several loads are in flight
   for (unsigned i = threadIdx.x; i < vectors; i += blockDim.x) {
-    const uint4 v = g_vector[i];
+    const uint4 v = reinterpret_cast<const uint4*>(g_chunk)[i];
     const unsigned word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int byte = 0; byte < 16; ++byte) count(word[byte / 4] >> byte % 4 * 8);
+    for (int k = 0; k < 16; ++k) atomicAdd(&s_column[word[k / 4] >> k % 4 * 8 & 0xff][lane], 1u);
+  }
+  for (unsigned i = vectors * 16 + threadIdx.x; i < keys; i += blockDim.x) {
+    atomicAdd(&s_column[g_chunk[i]][lane], 1u);
   }
   __syncthreads();
 
   for (unsigned bin = threadIdx.x; bin < kBins; bin += blockDim.x) {
     unsigned sum = 0;
     // Start at another lane in every thread, or all 32 would read the same bank.
-    for (unsigned k = 0; k < kLanes; ++k) sum += s_column[bin * kLanes + (k + bin) % kLanes];
-    g_counts[bin * gridDim.x + blockIdx.x] = sum;
+    for (unsigned k = 0; k < kLanes; ++k) sum += s_column[bin][(k + bin) % kLanes];
+    g_counts[blockIdx.x][bin] = sum;
   }
 }
 
-// ---- Step 2: counts become offsets, per bin over the chunks ------------------------------------
+// ---- Steps 2 and 3: offsets from the counts, then place ----------------------------------------
 
-// Inclusive scan over the lanes of a warp. All 32 lanes call it.
-__device__ __forceinline__ unsigned scanLanes(unsigned value) {
-  const unsigned lane = threadIdx.x % kLanes;
-  for (unsigned step = 1; step < kLanes; step *= 2) {
-    const unsigned left = __shfl_up_sync(kAllLanes, value, step);
-    if (lane >= step) value += left;
-  }
-  return value;
-}
+// What a block has in shared memory. A tile is what it sorts at once. Large tiles make long runs of
+// equal keys, and long runs make whole 32-byte sectors when they are written.
+template <int kRows>
+struct Shared {
+  static constexpr unsigned kKeys = kThreads * kRows;
+  static_assert(kKeys <= 65536, "an index within the tile has 16 bits");
+  unsigned count[kWarps][kBins];         // of the warp's keys; then where in the tile they start
+  unsigned total[kBins], before[kBins];  // keys of the bin: in all chunks, in earlier chunks
+  unsigned bin_end[kBins];               // where the bin ends in the whole output
+  unsigned to_global[kBins];             // from a place in the tile to one in the output
+  unsigned warp_sum[kWarps], first_bin;
+  unsigned sorted[1 + kKeys];  // 0, below all others; then entries: key << 16 | index in the tile
+};
 
-// One warp a bin: g_before[bin * chunks + chunk] receives the number of the bin's keys in earlier
-// chunks, g_totals[bin] the number in all. Launch with kBins warps in whole blocks.
-__global__ void scanChunks(const unsigned* __restrict__ g_counts, unsigned chunks,
-                           unsigned* __restrict__ g_before, unsigned* __restrict__ g_totals) {
-  const unsigned bin = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes;
-  const unsigned lane = threadIdx.x % kLanes;
-  unsigned before = 0;
-#pragma unroll 8
-  for (unsigned chunk = lane; chunk - lane < chunks; chunk += kLanes) {
-    const unsigned count = chunk < chunks ? g_counts[bin * chunks + chunk] : 0;
-    const unsigned upto = scanLanes(count);
-    if (chunk < chunks) g_before[bin * chunks + chunk] = before + upto - count;
-    before += __shfl_sync(kAllLanes, upto, kLanes - 1);
-  }
-  if (lane == 0) g_totals[bin] = before;
-}
-
-// ---- Step 3: place. A block walks its chunk tile by tile ---------------------------------------
-
-// Exclusive scan over the bins; thread t brings the value of bin t % kBins. Each part of the block
-// computes the same, so that every thread knows its bin's result. Contains one barrier.
+// Exclusive scan over the bins. Thread t brings the value of bin t, threads without a bin bring 0.
+// All threads of the block call it; it contains one barrier.
 __device__ __forceinline__ unsigned scanBins(unsigned value, unsigned* s_warp_sum) {
   const unsigned lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
-  const unsigned upto = scanLanes(value);
+  unsigned upto = value;
+  for (unsigned step = 1; step < kLanes; step *= 2) {
+    const unsigned left = __shfl_up_sync(kAllLanes, upto, step);
+    if (lane >= step) upto += left;
+  }
   if (lane == kLanes - 1) s_warp_sum[warp] = upto;
   __syncthreads();
-  const unsigned first_warp = warp / kWarpsPerPart * kWarpsPerPart;
-  unsigned before = 0;
-#pragma unroll
-  for (unsigned k = 0; k < kWarpsPerPart; ++k) {
-    if (first_warp + k < warp) before += s_warp_sum[first_warp + k];
-  }
-  return before + upto - value;
+  for (unsigned k = 0; k < warp; ++k) upto += s_warp_sum[k];
+  return upto - value;
 }
 
-// 3a. Load a thread's keys, one of each row. `left` keys remain from the thread's first one on.
-// A key that does not exist reads 255: it comes last in its tile and never gets a real key's place.
+// 3a. Load a thread's keys, one of each row: 1 byte per element, for the second and last time.
+// `left` keys remain from the thread's first one on. A key that does not exist reads 255: it comes
+// last in its tile and never gets a real key's place.
 template <int kRows>
 __device__ __forceinline__ void loadKeys(const unsigned char* g_first, int left,
                                          unsigned (&key)[kRows]) {
-  if (left > (kRows - 1) * kLanes) {
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) key[row] = g_first[row * kLanes];
-  } else {
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      key[row] = row * kLanes < left ? g_first[row * kLanes] : kBins - 1;
-    }
+  for (int row = 0; row < kRows; ++row) {
+    key[row] = row * kLanes < left ? g_first[row * kLanes] : kBins - 1;
   }
 }
 
@@ -231,193 +195,154 @@ __device__ __forceinline__ void rankInWarp(unsigned (&key)[kRows], unsigned* s_c
   }
 }
 
-// 3c. Scan over (bin, warp): s_count[warp][bin] becomes the place in the tile where that warp's
-// keys of that bin start. Returns where this thread's bin starts, and adds its keys to *total.
-__device__ __forceinline__ unsigned scanTile(unsigned* s_count, unsigned (*s_part)[kBins],
-                                             unsigned* s_warp_sum, unsigned* total) {
-  const unsigned bin = threadIdx.x % kBins, part = threadIdx.x / kBins;
-  unsigned* column = s_count + part * kWarpsPerPart * kBins + bin;
-  unsigned before[kWarpsPerPart], sum = 0;
-#pragma unroll
-  for (int warp = 0; warp < kWarpsPerPart; ++warp) {
-    before[warp] = sum;
-    sum += column[warp * kBins];
-  }
-  s_part[part][bin] = sum;
-  __syncthreads();
-  unsigned in_earlier_parts = 0, in_tile = 0;
-#pragma unroll
-  for (unsigned k = 0; k < kParts; ++k) {
-    if (k < part) in_earlier_parts += s_part[k][bin];
-    in_tile += s_part[k][bin];
-  }
-  const unsigned start = scanBins(in_tile, s_warp_sum);
-#pragma unroll
-  for (int warp = 0; warp < kWarpsPerPart; ++warp) {
-    column[warp * kBins] = start + in_earlier_parts + before[warp];
-  }
-  *total += in_tile;
-  return start;
-}
-
-// 3e. Write the indices of a sorted tile: neighbors in the tile are neighbors in memory, so a warp
-// writes 128 bytes at once wherever a bin has 32 keys. An entry is key << 16 | index in the tile;
-// the one at `place` goes to g_index[s_to_global[key] + place]. A tile is in stable order exactly
-// when its entries ascend. Returns false where this thread saw one that does not.
+// 3e. Write the indices of a sorted tile, 4 bytes per element. Neighbors in the tile are neighbors
+// in memory, so a warp writes 128 bytes at once wherever a bin has 32 keys. A tile is in stable
+// order exactly when its entries ascend. Returns false where this thread saw one that does not.
 template <int kRows>
-__device__ __forceinline__ bool writeIndices(const unsigned* s_sorted, unsigned keys,
-                                             const unsigned* s_to_global, unsigned tile_begin,
-                                             unsigned* g_index) {
-  constexpr int kBatch = 8;  // independent loads that hide each other's latency
-  static_assert(kRows % kBatch == 0, "whole batches");
-  const bool full = keys == Tile<kRows>::kKeys;
-  const int first = threadIdx.x / kLanes * kRows * kLanes + threadIdx.x % kLanes;
+__device__ __forceinline__ bool writeIndices(const Shared<kRows>& s, unsigned tile, unsigned keys,
+                                             unsigned first, unsigned* g_index) {
+  const bool full = keys == s.kKeys;
   bool ascends = true;
-#pragma unroll
-  for (int row = 0; row < kRows; row += kBatch) {
-    unsigned entry[kBatch], left[kBatch], to_global[kBatch];
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      entry[k] = s_sorted[first + (row + k) * kLanes];
-      left[k] = s_sorted[first + (row + k) * kLanes - 1];
-    }
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      to_global[k] = s_to_global[entry[k] >> 16];
-      ascends &= left[k] <= entry[k];
-    }
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const unsigned place = first + (row + k) * kLanes;
-      if (full || place < keys) {
-        g_index[to_global[k] + place] = tile_begin + (entry[k] & 0xffff);
-      }
-    }
+#pragma unroll 8  // independent loads hide each other's latency
+  for (unsigned row = 0; row < kRows; ++row) {
+    const unsigned place = first + row * kLanes;
+    const unsigned entry = s.sorted[1 + place];
+    ascends &= s.sorted[place] <= entry;
+    if (full || place < keys) g_index[s.to_global[entry >> 16] + place] = tile + (entry & 0xffff);
   }
   return ascends;
 }
 
 // The repair: one round of odd-even transposition, a sort that only ever swaps neighbors. Equal
-// keys of a row that were served out of order stand next to each other, so a few rounds do.
-__device__ void swapNeighbors(unsigned* s_sorted, unsigned tile_keys) {
+// keys of a row that were served out of order stand next to each other. There are at most 32 of
+// them, and m neighbors are in order after m / 2 rounds: 16 rounds put every tile right.
+template <int kRows>
+__device__ void swapNeighbors(Shared<kRows>& s) {
   for (unsigned odd = 0; odd < 2; ++odd) {
-    for (unsigned i = 2 * threadIdx.x + odd; i + 1 < tile_keys; i += 2 * kThreads) {
-      const unsigned a = s_sorted[i], b = s_sorted[i + 1];
-      s_sorted[i] = min(a, b);
-      s_sorted[i + 1] = max(a, b);
+    for (unsigned i = 2 * threadIdx.x + odd; i < s.kKeys; i += 2 * kThreads) {
+      const unsigned a = s.sorted[i], b = s.sorted[i + 1];  // the very first may be the 0
+      s.sorted[i] = min(a, b);
+      s.sorted[i + 1] = max(a, b);
     }
     __syncthreads();
   }
 }
 
-// 3f. The sorted keys need no input at all: the totals say which runs to write. Fills places
-// [begin, begin + keys) of g_sorted, 16 at a time where that is aligned. *bin is the bin of the
-// thread's last place; places only go up, and so does it.
+// 3f. Write the sorted keys, 1 byte per element. They need no input at all: the totals say which
+// runs to write. Fills places [begin, begin + keys) of g_sorted, 16 at a time where that is aligned
+// and one bin fills them all.
+// *bin is at most the bin of the thread's first place; places only go up, and so does it.
 __device__ __forceinline__ void fillKeys(unsigned char* g_sorted, unsigned begin, unsigned keys,
                                          const unsigned* s_bin_end, unsigned* bin) {
-  unsigned char* g_out = g_sorted + begin;
-  const unsigned vectors = reinterpret_cast<uintptr_t>(g_out) % 16 == 0 ? keys / 16 : 0;
-  for (unsigned i = threadIdx.x; i < vectors; i += kThreads) {
-    const unsigned place = begin + i * 16;
+  for (unsigned i = 16 * threadIdx.x; i < keys; i += 16 * kThreads) {
+    const unsigned place = begin + i;
+    unsigned char* g_out = g_sorted + place;
     while (place >= s_bin_end[*bin]) ++*bin;
-    if (place + 15 < s_bin_end[*bin]) {
+    if (place + 16 <= s_bin_end[*bin] && reinterpret_cast<uintptr_t>(g_out) % 16 == 0) {
       const unsigned word = *bin * 0x01010101u;
-      reinterpret_cast<uint4*>(g_out)[i] = make_uint4(word, word, word, word);
-    } else {  // A bin ends within these 16 places.
-      unsigned b = *bin;
-      for (unsigned k = 0; k < 16; ++k) {
-        while (place + k >= s_bin_end[b]) ++b;
-        g_out[i * 16 + k] = static_cast<unsigned char>(b);
-      }
+      *reinterpret_cast<uint4*>(g_out) = make_uint4(word, word, word, word);
+      continue;
     }
-  }
-  for (unsigned i = vectors * 16 + threadIdx.x; i < keys; i += kThreads) {
-    while (begin + i >= s_bin_end[*bin]) ++*bin;
-    g_out[i] = static_cast<unsigned char>(*bin);
+    unsigned b = *bin;
+    for (unsigned k = 0; k < 16 && i + k < keys; ++k) {
+      while (place + k >= s_bin_end[b]) ++b;
+      g_out[k] = static_cast<unsigned char>(b);
+    }
   }
 }
 
-// The bin that `place` of the sorted keys belongs to, by bisection.
-__device__ __forceinline__ unsigned binOf(unsigned place, const unsigned* s_bin_end) {
-  unsigned low = 0, high = kBins - 1;
-  while (low < high) {
-    const unsigned middle = (low + high) / 2;
-    if (place >= s_bin_end[middle]) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-// The whole of step 3; g_before and g_totals come from scanChunks. Launch with as many blocks as
-// countChunks, kThreads threads and Tile<kRows>::kSharedBytes of dynamic shared memory. g_repairs
-// counts the tiles whose atomics were not served in lane order.
+// Sorts what countChunks counted: launch it with as many blocks, kThreads threads and
+// sizeof(Shared<kRows>) bytes of dynamic shared memory. A block walks its chunk tile by tile.
+// *g_repairs grows by the number of tiles whose atomics were not served in lane order.
 template <int kRows>
 __global__ void __launch_bounds__(kThreads)
     sortChunks(const unsigned char* __restrict__ g_keys, unsigned n, unsigned chunk_keys,
-               const unsigned* __restrict__ g_before, const unsigned* __restrict__ g_totals,
-               unsigned char* __restrict__ g_sorted, unsigned* __restrict__ g_index,
-               unsigned* g_repairs) {
-  constexpr unsigned kTileKeys = Tile<kRows>::kKeys;
-  extern __shared__ unsigned s_dynamic[];
-  __shared__ unsigned s_bin_end[kBins], s_to_global[kBins];
-  __shared__ unsigned s_part[kParts][kBins], s_warp_sum[kWarps];
-  unsigned* s_count = s_dynamic;                        // [kWarps][kBins]
-  unsigned* s_sorted = s_dynamic + kWarps * kBins + 1;  // the slot before it holds 0, which is
-  if (threadIdx.x == 0) s_sorted[-1] = 0;               // below every entry: place 0 has a neighbor
-
+               const unsigned (*__restrict__ g_counts)[kBins], unsigned char* __restrict__ g_sorted,
+               unsigned* __restrict__ g_index, unsigned* g_repairs) {
+  extern __shared__ unsigned s_memory[];
+  Shared<kRows>& s = *reinterpret_cast<Shared<kRows>*>(s_memory);
   const unsigned lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
   const unsigned bin = threadIdx.x % kBins;
+  const bool owns_bin = threadIdx.x < kBins;
   const unsigned begin = min(blockIdx.x * chunk_keys, n), end = min(begin + chunk_keys, n);
-  if (begin == end) return;  // The same for the whole block: no thread waits at a barrier below.
 
-  const unsigned bin_start = scanBins(g_totals[bin], s_warp_sum);
-  if (threadIdx.x < kBins) s_bin_end[bin] = bin_start + g_totals[bin];
-  // Where this chunk's next key of this thread's bin goes.
-  unsigned next = bin_start + g_before[bin * gridDim.x + blockIdx.x];
-
-  unsigned* s_mine = s_count + warp * kBins;
+  // The first tile's keys are on their way during step 2.
   const unsigned first = warp * kRows * kLanes + lane;  // this thread's key in the warp's row 0
   unsigned key[kRows];
   loadKeys(g_keys + begin + first, static_cast<int>(end - begin) - static_cast<int>(first), key);
-  for (int k = 0; k < kBins / kLanes; ++k) s_mine[k * kLanes + lane] = 0;
+
+  // Step 2. Every block adds up what it needs of the counts: 1 KiB per chunk, out of the cache.
+  if (owns_bin) s.total[bin] = s.before[bin] = 0;
+  if (threadIdx.x == 0) s.sorted[0] = 0;
+  for (unsigned k = lane; k < kBins; k += kLanes) s.count[warp][k] = 0;
   __syncthreads();
-  unsigned fill_bin = binOf(begin, s_bin_end);
+  unsigned total = 0, before = 0;
+#pragma unroll 8
+  for (unsigned chunk = threadIdx.x / kBins; chunk < gridDim.x; chunk += kThreads / kBins) {
+    const unsigned count = g_counts[chunk][bin];
+    total += count;
+    if (chunk < blockIdx.x) before += count;
+  }
+  atomicAdd(&s.total[bin], total);
+  atomicAdd(&s.before[bin], before);
+  __syncthreads();
+  total = owns_bin ? s.total[bin] : 0;
+  const unsigned bin_begin = scanBins(total, s.warp_sum);
+  unsigned next = bin_begin + s.before[bin];  // where this chunk's next key of the bin goes
+  if (owns_bin) {
+    s.bin_end[bin] = bin_begin + total;
+    if (bin_begin <= begin && begin < bin_begin + total) s.first_bin = bin;
+  }
+  __syncthreads();
+  unsigned fill_bin = s.first_bin;
 
-  for (unsigned tile = begin; tile < end; tile += kTileKeys) {
-    const unsigned keys = min(kTileKeys, end - tile);
-    rankInWarp(key, s_mine);
-    __syncthreads();
-    unsigned total = 0;
-    const unsigned start = scanTile(s_count, s_part, s_warp_sum, &total);
-    if (threadIdx.x < kBins) s_to_global[bin] = next - start;
-    next += total;
+  for (unsigned tile = begin; tile < end; tile += s.kKeys) {
+    const unsigned keys = min(s.kKeys, end - tile);
+    rankInWarp(key, s.count[warp]);
     __syncthreads();
 
-    // 3d. Place: start of the warp's keys of this bin, plus the rank among them.
+    // 3c. Scan over (bin, warp): where in the tile the keys of each bin and warp start.
+    unsigned in_tile = 0;
+    if (owns_bin) {
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) in_tile += s.count[w][bin];
+    }
+    unsigned start = scanBins(in_tile, s.warp_sum);
+    if (owns_bin) {
+      s.to_global[bin] = next - start;
+      next += in_tile;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        const unsigned count = s.count[w][bin];
+        s.count[w][bin] = start;
+        start += count;
+      }
+    }
+    __syncthreads();
+
+    // 3d. Place: start of the warp's keys of this bin, plus the rank among them. It all stays in
+    // shared memory, where scattered writes are cheap.
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       const unsigned own = key[row] & 0xff;
-      s_sorted[s_mine[own] + (key[row] >> 8)] = own << 16 | (first + row * kLanes);
+      s.sorted[1 + s.count[warp][own] + (key[row] >> 8)] = own << 16 | (first + row * kLanes);
     }
     // The registers are free now: fetch the next tile while this one is written.
-    const unsigned ahead = tile + kTileKeys;
+    const unsigned ahead = tile + s.kKeys;
     if (ahead < end) {
       loadKeys(g_keys + ahead + first, static_cast<int>(end - ahead) - static_cast<int>(first),
                key);
     }
     __syncthreads();
 
-    for (int k = 0; k < kBins / kLanes; ++k) s_mine[k * kLanes + lane] = 0;
+    for (unsigned k = lane; k < kBins; k += kLanes) s.count[warp][k] = 0;
     bool repaired = false;
-    while (__syncthreads_or(!writeIndices<kRows>(s_sorted, keys, s_to_global, tile, g_index))) {
-      swapNeighbors(s_sorted, kTileKeys);
+    while (__syncthreads_or(!writeIndices(s, tile, keys, first, g_index))) {
+      swapNeighbors(s);
       repaired = true;
     }
     if (repaired && threadIdx.x == 0) atomicAdd(g_repairs, 1u);
-    fillKeys(g_sorted, tile, keys, s_bin_end, &fill_bin);
+    fillKeys(g_sorted, tile, keys, s.bin_end, &fill_bin);
   }
 }
 
@@ -432,57 +357,39 @@ struct DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
 };
 
-// Lets sortChunks<kRows> use the shared memory it needs. Returns how many of its blocks the device
-// holds at a time, 0 where its shared memory is too small.
-template <int kRows>
-unsigned residentBlocks(const cudaDeviceProp& device) {
-  const size_t bytes = Tile<kRows>::kSharedBytes;
-  if (bytes > device.sharedMemPerBlockOptin) return 0;
-  CUDA_CHECK(cudaFuncSetAttribute(sortChunks<kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)));
-  int per_sm = 0;
-  CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, sortChunks<kRows>, kThreads, bytes));
-  return static_cast<unsigned>(per_sm * device.multiProcessorCount);
-}
-
 unsigned ceilDiv(unsigned a, unsigned b) {
   return a / b + (a % b != 0);
 }
 
-// What a sort needs beside its input and output. Made once, used for any number of sorts.
+// A sort and its workspace, made once and used for any number of inputs.
+template <int kRows>
 class CountingSort {
  public:
+  static constexpr unsigned kTile = Shared<kRows>::kKeys;
+
   explicit CountingSort(const cudaDeviceProp& device)
-      : big_blocks_(residentBlocks<kBigRows>(device)),
-        small_blocks_(residentBlocks<kSmallRows>(device)),
-        counts_(kBins * std::max(big_blocks_, small_blocks_)),
-        before_(kBins * std::max(big_blocks_, small_blocks_)),
-        totals_(kBins),
-        repairs_(1) {
+      : most_chunks_(device.multiProcessorCount), counts_(kBins * most_chunks_), repairs_(1) {
     CUDA_CHECK(cudaMemset(repairs_.data, 0, sizeof(unsigned)));
+    CUDA_CHECK(cudaFuncSetAttribute(sortChunks<kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    sizeof(Shared<kRows>)));
   }
 
-  // Sorts n <= kMaxKeys keys. d_sorted receives them in order, d_index the original place of each.
-  // Any alignment of d_keys and d_sorted. Asynchronous, like any launch.
+  // Sorts n < 2^31 keys. d_sorted receives them in order, d_index the original place of each. Any
+  // alignment of d_keys and d_sorted. Asynchronous, like any launch.
   void operator()(const unsigned char* d_keys, unsigned n, unsigned char* d_sorted,
                   unsigned* d_index) {
-    const bool big = hasBigTiles() && n / big_blocks_ >= 2 * Tile<kBigRows>::kKeys;
-    withTiles(big, d_keys, n, d_sorted, d_index);
-  }
-
-  // The same with tiles of a given size, for the checks. Big tiles only where hasBigTiles().
-  void withTiles(bool big, const unsigned char* d_keys, unsigned n, unsigned char* d_sorted,
-                 unsigned* d_index) {
     if (n == 0) return;  // A grid of zero blocks is not a valid launch.
-    if (big) {
-      launch<kBigRows>(big_blocks_, d_keys, n, d_sorted, d_index);
-    } else {
-      launch<kSmallRows>(small_blocks_, d_keys, n, d_sorted, d_index);
-    }
+    // One chunk for each multiprocessor, in whole 16-byte vectors, but not so few keys that a block
+    // is started for nothing.
+    const unsigned chunk_keys = std::max(ceilDiv(ceilDiv(n, most_chunks_), 16) * 16, 1024u);
+    const unsigned chunks = ceilDiv(n, chunk_keys);
+    const auto counts = reinterpret_cast<unsigned(*)[kBins]>(counts_.data);
+    countChunks<<<chunks, 1024>>>(d_keys, n, chunk_keys, counts);
+    CUDA_CHECK(cudaGetLastError());
+    sortChunks<kRows><<<chunks, kThreads, sizeof(Shared<kRows>)>>>(
+        d_keys, n, chunk_keys, counts, d_sorted, d_index, repairs_.data);
+    CUDA_CHECK(cudaGetLastError());
   }
-
-  bool hasBigTiles() const { return big_blocks_ != 0; }
 
   // How many tiles, in all sorts so far, had to be put in order after their ranking.
   unsigned repairs() const {
@@ -492,166 +399,114 @@ class CountingSort {
   }
 
  private:
-  // One chunk for each block that can run at a time, in whole 16-byte vectors, but not so few keys
-  // that a block is started for nothing.
-  template <int kRows>
-  void launch(unsigned resident, const unsigned char* d_keys, unsigned n, unsigned char* d_sorted,
-              unsigned* d_index) {
-    const unsigned chunk_keys = std::max(ceilDiv(ceilDiv(n, resident), 16) * 16, 1024u);
-    const unsigned chunks = ceilDiv(n, chunk_keys);
-    countChunks<<<chunks, 1024>>>(d_keys, n, chunk_keys, counts_.data);
-    CUDA_CHECK(cudaGetLastError());
-    scanChunks<<<kBins * kLanes / 256, 256>>>(counts_.data, chunks, before_.data, totals_.data);
-    CUDA_CHECK(cudaGetLastError());
-    sortChunks<kRows><<<chunks, kThreads, Tile<kRows>::kSharedBytes>>>(
-        d_keys, n, chunk_keys, before_.data, totals_.data, d_sorted, d_index, repairs_.data);
-    CUDA_CHECK(cudaGetLastError());
-  }
-
-  unsigned big_blocks_, small_blocks_;
-  DeviceArray<unsigned> counts_, before_, totals_, repairs_;
+  unsigned most_chunks_;
+  DeviceArray<unsigned> counts_, repairs_;
 };
 
 // ---- Inputs and the check ----------------------------------------------------------------------
 
-enum class Input { uniform, text, one_byte, sorted, reversed, two_values, rare_value };
-constexpr Input kInputs[] = {Input::uniform,  Input::text,       Input::one_byte,  Input::sorted,
-                             Input::reversed, Input::two_values, Input::rare_value};
+enum Input { uniform, text, one_byte, sorted, reversed, two_values, rare_value, kInputs };
 constexpr const char* kInputNames[] = {"uniform bytes", "english text", "all one byte",  "sorted",
                                        "reversed",      "two values",   "one rare value"};
 __constant__ const char kText[] =
     "A stable sort keeps equal keys in the order in which they came. One thread gets that for "
-    "free, "
-    "because it takes the keys one after another. Thousands of threads have no such order, so the "
-    "sort must bring its own: count before a key is moved, and give it the place that is its "
-    "own.\n";
+    "free, because it takes the keys one after another. Thousands have to count before they move "
+    "a key, and give it the place that is its own.\n";
 
-// Makes every key from its position alone: no state and no clock is involved. The multipliers are
-// those of splitmix64 (Steele, Lea, Flood 2014).
-__global__ void makeKeys(unsigned char* g_keys, unsigned n, Input input) {
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n;
-       i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+// Makes every key from its position alone. Any grid and block. The multipliers are those of
+// splitmix64 (Steele, Lea, Flood 2014).
+__global__ void makeKeys(unsigned char* g_keys, unsigned n, int input) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     uint64_t mixed = (i + 1) * 0x9E3779B97F4A7C15ull;
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9ull;
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EBull;
-    const unsigned ramp = static_cast<unsigned>(static_cast<uint64_t>(i) * kBins / n);
+    const unsigned ramp = static_cast<unsigned>(uint64_t{i} * kBins / n);
     unsigned key = 'e';
-    if (input == Input::uniform) key = static_cast<unsigned>(mixed >> 56);
-    if (input == Input::text) key = static_cast<unsigned char>(kText[i % (sizeof(kText) - 1)]);
-    if (input == Input::sorted) key = ramp;
-    if (input == Input::reversed) key = kBins - 1 - ramp;
-    if (input == Input::two_values) key = mixed >> 63 ? 'a' : 'q';
-    if (input == Input::rare_value) key = i == n / 3 ? 0 : 255;
+    if (input == uniform) key = mixed >> 56;
+    if (input == text) key = kText[i % (sizeof(kText) - 1)];
+    if (input == sorted) key = ramp;
+    if (input == reversed) key = kBins - 1 - ramp;
+    if (input == two_values) key = mixed >> 63 ? 'a' : 'q';
+    if (input == rare_value) key = i == n / 3 ? 0 : 255;
     g_keys[i] = static_cast<unsigned char>(key);
   }
 }
 
-// Counts the places at which (sorted, index) is not the stable sort of the keys. Every place must
-// show an element of the input with its own key, and the pairs (key, index) must ascend strictly.
-// n different elements in ascending order are all n of them, in the only stable order there is.
+// Adds to *g_wrong the places at which (sorted, index) is not the stable sort of the keys. Every
+// place must show an element of the input with its own key, and the pairs (key, index) must ascend
+// strictly: n different elements in ascending order are all n, in the only stable order there is.
 __global__ void countWrong(const unsigned char* g_keys, const unsigned char* g_sorted,
-                           const unsigned* g_index, unsigned n, unsigned long long* g_wrong) {
-  unsigned long long wrong = 0;
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n;
-       i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+                           const unsigned* g_index, unsigned n, unsigned* g_wrong) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     const unsigned key = g_sorted[i], index = g_index[i];
     const bool follows =
         i == 0 || g_sorted[i - 1] < key || (g_sorted[i - 1] == key && g_index[i - 1] < index);
-    wrong += !(index < n && g_keys[index] == key && follows);
+    if (index >= n || g_keys[index] != key || !follows) atomicAdd(g_wrong, 1u);
   }
-  if (wrong != 0) atomicAdd(g_wrong, wrong);
 }
 
-unsigned gridFor(unsigned n) {
-  return std::min(ceilDiv(n, 256) + 1, 1024u);
-}
-
-constexpr unsigned kSlack = 16;  // room to move a pointer off its alignment
-
-// Input, outputs and the checks on them. Any fault ends the program with status 1.
+// The keys, what a sort makes of them, and the judge.
 struct Bench {
-  explicit Bench(size_t n) : keys(n + kSlack), sorted(n + kSlack), index(n), wrong(1) {}
+  explicit Bench(size_t n) : keys(n + 16), sorted(n + 16), index(n), wrong(1) {}
 
-  void requireStable(const char* who, const unsigned* d_index, unsigned n, unsigned offset) {
-    const unsigned long long count = wrongPlaces(d_index, n, offset);
+  void make(unsigned n, int input, unsigned offset = 0) {
+    makeKeys<<<1024, 256>>>(keys.data + offset, n, input);
+    CUDA_CHECK(cudaGetLastError());
+  }
+
+  // No index can be 0xffffffff: what a sort does not write is found wrong.
+  void poison(unsigned n) {
+    CUDA_CHECK(cudaMemset(sorted.data, 0xff, n + 16));
+    CUDA_CHECK(cudaMemset(index.data, 0xff, n * sizeof(unsigned)));
+  }
+
+  // Ends the program with status 1 unless the outputs are the stable order of the keys.
+  void requireStable(const char* who, unsigned n, unsigned offset = 0) {
+    unsigned count = 0;
+    CUDA_CHECK(cudaMemset(wrong.data, 0, sizeof(count)));
+    countWrong<<<1024, 256>>>(keys.data + offset, sorted.data + offset, index.data, n, wrong.data);
+    CUDA_CHECK(cudaGetLastError());
+    CUDA_CHECK(cudaMemcpy(&count, wrong.data, sizeof(count), cudaMemcpyDeviceToHost));
     if (count == 0) return;
-    std::fprintf(stderr, "MISMATCH: %s, %u keys: %llu places are wrong\n", who, n, count);
+    std::fprintf(stderr, "MISMATCH: %s, %u keys: %u places are wrong\n", who, n, count);
     std::exit(1);
   }
 
-  unsigned long long wrongPlaces(const unsigned* d_index, unsigned n, unsigned offset) {
-    unsigned long long count = 0;
-    CUDA_CHECK(cudaMemset(wrong.data, 0, sizeof(count)));
-    countWrong<<<gridFor(n), 256>>>(keys.data + offset, sorted.data + offset, d_index, n,
-                                    wrong.data);
-    CUDA_CHECK(cudaGetLastError());
-    CUDA_CHECK(cudaMemcpy(&count, wrong.data, sizeof(count), cudaMemcpyDeviceToHost));
-    return count;
-  }
-
-  // Sorts n keys with tiles of both sizes, with both byte pointers moved by `offset`, and checks.
-  // The outputs are poisoned first: no index can be 0xffffffff.
-  void sortAndCheck(CountingSort& sort, unsigned n, Input input, unsigned offset) {
-    makeKeys<<<gridFor(n), 256>>>(keys.data + offset, n, input);
-    CUDA_CHECK(cudaGetLastError());
-    for (bool big : {false, true}) {
-      if (big && !sort.hasBigTiles()) continue;
-      CUDA_CHECK(cudaMemset(sorted.data, 0xff, n + kSlack));
-      CUDA_CHECK(cudaMemset(index.data, 0xff, n * sizeof(unsigned)));
-      sort.withTiles(big, keys.data + offset, n, sorted.data + offset, index.data);
-      requireStable(kInputNames[static_cast<int>(input)], index.data, n, offset);
-    }
-  }
-
   DeviceArray<unsigned char> keys, sorted;
-  DeviceArray<unsigned> index;
-  DeviceArray<unsigned long long> wrong;
+  DeviceArray<unsigned> index, wrong;
 };
 
-// A check that cannot fail proves nothing: swap two equal keys and it must say so.
-void checkTheCheck(CountingSort& sort, Bench& bench) {
-  bench.sortAndCheck(sort, 1000, Input::one_byte, 0);
-  const unsigned swapped[2] = {1, 0};
-  CUDA_CHECK(cudaMemcpy(bench.index.data, swapped, sizeof(swapped), cudaMemcpyHostToDevice));
-  if (bench.wrongPlaces(bench.index.data, 1000, 0) != 0) return;
-  std::fprintf(stderr, "MISMATCH: the check overlooks two swapped elements\n");
-  std::exit(1);
+template <class Sort>
+void sortAndCheck(Sort& sort, Bench& bench, unsigned n, int input, unsigned offset = 0) {
+  bench.make(n, input, offset);
+  bench.poison(n);
+  sort(bench.keys.data + offset, n, bench.sorted.data + offset, bench.index.data);
+  bench.requireStable(kInputNames[input], n, offset);
 }
 
 // Every input around every tile edge, every alignment, and repeated runs on the largest size.
-void checkAll(CountingSort& sort, Bench& bench) {
-  constexpr unsigned kSmall = Tile<kSmallRows>::kKeys, kBig = Tile<kBigRows>::kKeys;
-  for (unsigned n : {0u, 1u, 2u, 31u, 32u, 33u, 257u, 1023u, 1025u, kSmall - 1, kSmall, kSmall + 1,
-                     kBig - 1, kBig, kBig + 1, SORT_KEYS + 611u}) {
-    for (Input input : kInputs) bench.sortAndCheck(sort, n, input, n % kSlack);
+template <class Sort>
+void checkAll(Sort& sort, Bench& bench, unsigned largest) {
+  constexpr unsigned kTile = Sort::kTile;
+  for (unsigned n : {0u, 1u, 31u, 257u, kTile - 1, kTile, kTile + 1, SORT_KEYS + 611u, largest}) {
+    for (int input = 0; input < kInputs; ++input) sortAndCheck(sort, bench, n, input, n % 16);
   }
-  for (unsigned offset = 0; offset < kSlack; ++offset) {
-    bench.sortAndCheck(sort, 3991, Input::uniform, offset);
+  for (unsigned offset = 0; offset < 16; ++offset) {
+    sortAndCheck(sort, bench, 3991, uniform, offset);
   }
-  for (int run = 0; run < SORT_RUNS; ++run) bench.sortAndCheck(sort, SORT_KEYS, Input::text, 0);
-}
-
-// Returns false where the card's free memory is too small for SORT_HUGE_KEYS.
-bool checkHuge(CountingSort& sort) {
-  size_t free_bytes = 0, all_bytes = 0;
-  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
-  if (free_bytes / 7 < SORT_HUGE_KEYS) return false;  // 6 bytes a key, and some to spare
-  Bench bench(SORT_HUGE_KEYS);
-  bench.sortAndCheck(sort, SORT_HUGE_KEYS, Input::uniform, 0);
-  return true;
+  for (int run = 0; run < SORT_RUNS; ++run) sortAndCheck(sort, bench, SORT_KEYS, text);
 }
 
 // ---- Timing and main ---------------------------------------------------------------------------
 
-// Median time of one launch() in milliseconds, each run between its own pair of events, after
-// warm-ups. A time that is not positive ends the program.
+// Median time of one launch() in milliseconds, after warm-ups, each run between a pair of events.
 template <class Launch>
 float medianMs(Launch launch) {
   cudaEvent_t start, stop;
   CUDA_CHECK(cudaEventCreate(&start));
   CUDA_CHECK(cudaEventCreate(&stop));
-  for (int run = 0; run < kWarmupRuns; ++run) launch();
-  std::vector<float> ms(kTimedRuns);
+  for (int run = 0; run < 3; ++run) launch();
+  std::vector<float> ms(SORT_TIMED_RUNS);
   for (float& time : ms) {
     CUDA_CHECK(cudaEventRecord(start));
     launch();
@@ -665,74 +520,68 @@ float medianMs(Launch launch) {
   }
   CUDA_CHECK(cudaEventDestroy(start));
   CUDA_CHECK(cudaEventDestroy(stop));
-  std::nth_element(ms.begin(), ms.begin() + kTimedRuns / 2, ms.end());
-  return ms[kTimedRuns / 2];
+  std::nth_element(ms.begin(), ms.begin() + SORT_TIMED_RUNS / 2, ms.end());
+  return ms[SORT_TIMED_RUNS / 2];
 }
 
-struct Row {
-  unsigned keys;
-  Input input;
-  float cub_ms, ours_ms;
-};
-
-// Times CUB and ours on the same keys, one right after the other, and checks both.
-Row measure(CountingSort& sort, Bench& bench, unsigned n, Input input,
-            const DeviceArray<unsigned>& identity, const DeviceArray<unsigned>& cub_index) {
-  bench.sortAndCheck(sort, n, input, 0);
+// One line of the table. Times CUB and ours on the same keys, one right after the other, and checks
+// what the timed runs left.
+template <class Sort>
+void measure(Sort& sort, Bench& bench, unsigned n, int input, const unsigned* d_identity) {
+  bench.make(n, input);
   size_t bytes = 0;
   const auto sortPairs = [&](void* d_temporary) {
-    CUDA_CHECK(cub::DeviceRadixSort::SortPairs(
-        d_temporary, bytes, bench.keys.data, bench.sorted.data, identity.data, cub_index.data, n));
+    CUDA_CHECK(cub::DeviceRadixSort::SortPairs(d_temporary, bytes, bench.keys.data,
+                                               bench.sorted.data, d_identity, bench.index.data, n));
   };
   sortPairs(nullptr);  // asks for the size only
   const DeviceArray<unsigned char> temporary(bytes);
+  bench.poison(n);
   const float cub_ms = medianMs([&] { sortPairs(temporary.data); });
-  bench.requireStable("CUB", cub_index.data, n, 0);
+  bench.requireStable("CUB", n);
+  bench.poison(n);
   const float ours_ms =
       medianMs([&] { sort(bench.keys.data, n, bench.sorted.data, bench.index.data); });
-  bench.requireStable("after timing", bench.index.data, n, 0);
-  return {n, input, cub_ms, ours_ms};
+  bench.requireStable("after timing", n);
+  std::printf("%12u  %-15s%12.4f%12.4f%9.2f\n", n, kInputNames[input], cub_ms, ours_ms,
+              cub_ms / ours_ms);
 }
 
-std::vector<Row> measureAll(CountingSort& sort, Bench& bench) {
-  DeviceArray<unsigned> identity(SORT_KEYS), cub_index(SORT_KEYS);
-  std::vector<unsigned> h_identity(SORT_KEYS);
-  for (unsigned i = 0; i < SORT_KEYS; ++i) h_identity[i] = i;
-  CUDA_CHECK(cudaMemcpy(identity.data, h_identity.data(), SORT_KEYS * sizeof(unsigned),
-                        cudaMemcpyHostToDevice));
-  std::vector<Row> rows;
-  for (unsigned parts : {4096u, 512u, 64u, 1u}) {
-    for (Input input : {Input::uniform, Input::text, Input::one_byte}) {
-      rows.push_back(measure(sort, bench, SORT_KEYS / parts, input, identity, cub_index));
-    }
-  }
-  for (Input input : {Input::sorted, Input::two_values}) {
-    rows.push_back(measure(sort, bench, SORT_KEYS, input, identity, cub_index));
-  }
-  return rows;
-}
+template <int kRows>
+void lesson(const cudaDeviceProp& device) {
+  size_t free_bytes = 0, all_bytes = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+  const bool huge = free_bytes / 8 > SORT_HUGE_KEYS;  // 6 bytes a key, and some to spare
+  const unsigned largest =
+      std::max({SORT_KEYS + 611u, Shared<kRows>::kKeys + 1, huge ? SORT_HUGE_KEYS : 0u});
+  Bench bench(largest);
+  CountingSort<kRows> sort(device);
+  CountingSort<kSmallRows> small(device);
+  checkAll(sort, bench, largest);
+  checkAll(small, bench, largest);
 
-void printResults(const cudaDeviceProp& device, const std::vector<Row>& rows, bool huge,
-                  unsigned repairs) {
   std::printf("=== Section 7.6: a stable counting sort at the speed of the machine ===\n\n");
   std::printf("GPU: %s, compute capability %d.%d\n", device.name, device.major, device.minor);
-  std::printf("tiles of %u keys, of %u for small inputs\n\n", Tile<kBigRows>::kKeys,
-              Tile<kSmallRows>::kKeys);
-  std::printf("right and stable: every input at every tile edge, 16 alignments\n");
-  std::printf("right and stable: %u keys, every input; %d runs of english text\n", SORT_KEYS + 611u,
-              SORT_RUNS);
-  std::printf("%u keys: %s\n", SORT_HUGE_KEYS,
-              huge ? "right and stable" : "left out, too little free memory");
-  std::printf("tiles put in order after their ranking: %u\n\n", repairs);
+  std::printf("tiles of %u keys; those of %u for smaller cards were checked too\n\n", sort.kTile,
+              small.kTile);
+  std::printf("right and stable: every input at every tile edge and of %u keys, 16 alignments\n",
+              largest);
+  std::printf("right and stable: %u keys of english text, %d runs\n\n", SORT_KEYS, SORT_RUNS);
   std::printf("%12s  %-15s%12s%12s%9s\n", "keys", "input", "CUB (ms)", "ours (ms)", "ratio");
-  for (const Row& row : rows) {
-    std::printf("%12u  %-15s%12.4f%12.4f%9.2f\n", row.keys,
-                kInputNames[static_cast<int>(row.input)], row.cub_ms, row.ours_ms,
-                row.cub_ms / row.ours_ms);
+  std::vector<unsigned> h_identity(SORT_KEYS);
+  std::iota(h_identity.begin(), h_identity.end(), 0u);
+  const DeviceArray<unsigned> identity(SORT_KEYS);
+  CUDA_CHECK(cudaMemcpy(identity.data, h_identity.data(), SORT_KEYS * sizeof(unsigned),
+                        cudaMemcpyHostToDevice));
+  for (unsigned parts : {4096, 512, 64, 1}) {
+    for (int input : {uniform, text, one_byte}) {
+      measure(sort, bench, SORT_KEYS / parts, input, identity.data);
+    }
   }
-  std::printf(
-      "\nmedian of %d runs each; ratio is CUB's time over ours: above 1, ours is faster\n\n",
-      kTimedRuns);
+  for (int input : {sorted, two_values}) measure(sort, bench, SORT_KEYS, input, identity.data);
+  std::printf("\nmedian of %d runs each; ratio is CUB's time over ours: above 1, ours is faster\n",
+              SORT_TIMED_RUNS);
+  std::printf("tiles put in order after their ranking: %u\n\n", sort.repairs() + small.repairs());
   std::printf("self-check: every output is the stable order of its input: confirmed\n");
 }
 
@@ -743,12 +592,10 @@ int main() {
     std::fprintf(stderr, "no device to sort on: %s\n", why);
     return 77;
   }
-  CountingSort sort(device);
-  Bench bench(SORT_KEYS + 2 * Tile<kBigRows>::kKeys);
-  checkTheCheck(sort, bench);
-  checkAll(sort, bench);
-  const bool huge = checkHuge(sort);
-  const std::vector<Row> rows = measureAll(sort, bench);
-  printResults(device, rows, huge, sort.repairs());
+  if (sizeof(Shared<kBigRows>) <= device.sharedMemPerBlockOptin) {
+    lesson<kBigRows>(device);
+  } else {
+    lesson<kSmallRows>(device);
+  }
   return 0;
 }

@@ -233,15 +233,28 @@ LESSON_90_AND_91 = [
 
 LESSON_92 = [
     Fault("92 does not put right what came out of order", L92,
-          "swapNeighbors(s_sorted, ", "if (n == 0) swapNeighbors(s_sorted, ", "kernels reversed",
+          "swapNeighbors(s);", "if (n == 0) swapNeighbors(s);", "kernels reversed",
           "then the loop cannot end; the runtime or the time limit ends it"),
-    Fault("92's scan over lanes starts too late", L92, "if (lane >= step) value += left;",
-          "if (lane > step) value += left;", "kernels", "wrong scan offset"),
-    Fault("92 counts no head", L92, "const unsigned head = min(to_boundary, keys);",
-          "const unsigned head = 0;", "kernels", "a wide load from an address that 16 does not "
-          "divide"),
-    Fault("92 forgets its head", L92, "for (unsigned i = threadIdx.x; i < head;",
-          "for (unsigned i = threadIdx.x + 1; i < head;", "kernels", "a key at the begin is lost"),
+    Fault("92's scan over lanes starts too late", L92, "if (lane >= step) upto += left;",
+          "if (lane > step) upto += left;", "kernels", "wrong scan offset"),
+    Fault("92 loads wide wherever it starts", L92,
+          "const unsigned vectors = aligned ? keys / 16 : 0;",
+          "const unsigned vectors = aligned ? keys / 16 : keys / 16;", "kernels",
+          "a wide load from an address that 16 does not divide"),
+    Fault("92 drops the tail of its chunk", L92,
+          "for (unsigned i = vectors * 16 + threadIdx.x; i < keys;",
+          "for (unsigned i = vectors * 16 + threadIdx.x; i + 1 < keys;", "kernels",
+          "a key at the end is lost"),
+    Fault("92 fills 16 keys where a bin ends sooner", L92,
+          "if (place + 16 <= s_bin_end[*bin] &&", "if (place < s_bin_end[*bin] &&", "kernels",
+          "the keys of the next bins are overwritten"),
+    Fault("92 counts earlier chunks by one too many", L92,
+          "if (chunk < blockIdx.x) before += count;", "if (chunk <= blockIdx.x) before += count;",
+          "kernels", "every chunk's keys land behind their places"),
+    Fault("92 times a sort that does nothing", L92,
+          "medianMs([&] { sort(bench.keys.data, n, bench.sorted.data, bench.index.data); });",
+          "medianMs([&] { sort(bench.keys.data, 0, bench.sorted.data, bench.index.data); });",
+          "transcript", "the outputs were poisoned before the timing"),
 ]
 
 DAY_29 = [

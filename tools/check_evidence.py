@@ -21,7 +21,6 @@ Exit status: 0 all well, 1 there is a problem, 2 wrong use.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from dataclasses import dataclass
@@ -333,7 +332,7 @@ def check_run(found: Evidence, root: Path) -> list[str]:
     transcript = root / lesson.transcript
     if not transcript.is_file():
         return [f"there is no transcript {lesson.transcript} any more"]
-    differences, _ = check_transcript.match(transcript.read_text(), found.stdout)
+    differences, _ = check_transcript.match(course.read_text(transcript), found.stdout)
     problems += [f"does not agree with {lesson.transcript}: {line}" for line in differences[:8]]
     runs = found.integer("runs")
     if runs < LEAST_RUNS.get(lesson.stem, 1):
@@ -431,8 +430,7 @@ def strangers(root: Path) -> list[str]:
 
 def main(argv: list[str] | None = None, root: Path = course.ROOT,
          required: tuple[str, ...] = REQUIRED) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("file", nargs="*", type=Path, help="default: all, and what is required")
     options = parser.parse_args(argv)
     try:
@@ -455,4 +453,4 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT,
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -28,7 +28,6 @@ Exit status: 0 all well, 1 there is a figure from nowhere, 2 wrong use.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from dataclasses import dataclass, field
@@ -211,8 +210,7 @@ def to_check(root: Path) -> list[Path]:
 
 
 def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("file", nargs="*", type=Path, help="default: all pages and all lessons")
     options = parser.parse_args(argv)
     try:
@@ -236,4 +234,4 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

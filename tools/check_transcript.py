@@ -36,7 +36,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -396,14 +395,6 @@ def run_program(command: list[str], timeout: float, cwd: str | None = None,
     return outcome
 
 
-def end_on_signals() -> None:
-    """Turn SIGTERM and SIGHUP into an exception, so that `finally` ends what was started."""
-    def end(number, _frame):
-        raise SystemExit(128 + number)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-
-
 # ---- the verdict -------------------------------------------------------------------------------
 
 @dataclass
@@ -483,21 +474,6 @@ def accepted_text(expected: str | None, actual: str, cpu_runtime: bool) -> str:
     return "\n".join(replaced)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write with LF; a reader sees the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def print_masks() -> None:
     for name, mask in MASKS.items():
         needs = "own range" if mask.range_required else ""
@@ -506,9 +482,8 @@ def print_masks() -> None:
 
 
 def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     usage="%(prog)s [options] EXPECTED -- COMMAND [ARGUMENT...]")
+    parser = course.Parser(__doc__,
+                           usage="%(prog)s [options] EXPECTED -- COMMAND [ARGUMENT...]")
     parser.add_argument("expected", metavar="EXPECTED", nargs="?", type=Path)
     parser.add_argument("--accept", action="store_true", help="make the output the transcript")
     parser.add_argument("--require-gpu", action="store_true", help="a run without a GPU fails")
@@ -575,7 +550,7 @@ def check(options: argparse.Namespace, command: list[str]) -> Verdict:
     if text == expected:
         verdict.lines = ["nothing to accept: the transcript is as printed"]
         return verdict
-    write_atomically(options.expected, text)
+    course.write_atomically(options.expected, text)
     return Verdict(PASSED, [f"accepted: {options.expected}; look at the change before you keep it"],
                    kernels=alone.kernels)
 
@@ -585,26 +560,23 @@ def main(argv: list[str] | None = None) -> int:
     if options.masks:
         print_masks()
         return PASSED
-    end_on_signals()
     try:
         verdict = check(options, command)
+        if verdict.status == PASSED and options.values:
+            course.write_atomically(options.values, json.dumps(
+                {"values": verdict.values, "kernels": verdict.kernels}, indent=2) + "\n")
     except (course.CourseError, TranscriptError) as error:
         where = f"{options.expected}: " if isinstance(error, TranscriptError) else ""
         print(f"check_transcript.py: {where}{error}", file=sys.stderr)
         return WRONG_USE
     except OSError as error:
-        print(f"check_transcript.py: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"check_transcript.py: {course.reason(error)}", file=sys.stderr)
         return WRONG_USE
-    except KeyboardInterrupt:
-        return 130
     for line in verdict.lines:
         print(line)
     if verdict.status == DIFFERS:
         print(f"failed: {options.expected}")
     if verdict.status == PASSED:
-        if options.values:
-            write_atomically(options.values, json.dumps(
-                {"values": verdict.values, "kernels": verdict.kernels}, indent=2) + "\n")
         print(f"passed: {options.expected}")
         if verdict.kernels:
             print(f"kernels: {verdict.kernels}")
@@ -612,6 +584,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    for stream in (sys.stdout, sys.stderr):  # A path may have letters that the locale lacks.
-        stream.reconfigure(errors="backslashreplace")
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -184,7 +184,7 @@ def sanitize(options: argparse.Namespace, root: Path) -> int:
     lines += ["", *table]
     text = "\n".join(lines) + "\n"
     if options.summary:
-        options.summary.write_text(text + "".join(f"{line}\n" for line in found))
+        course.write_atomically(options.summary, text + "".join(f"{line}\n" for line in found))
     for line in found:
         print(line, file=sys.stderr)
     if found:
@@ -200,8 +200,7 @@ def sanitize(options: argparse.Namespace, root: Path) -> int:
 
 
 def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("lesson", nargs="*", help="id, stem or path; default: all .cu lessons")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="only this tool")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1),
@@ -211,7 +210,8 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
     parser.add_argument("--commit", metavar="ID", help="the commit, where git cannot tell it")
     parser.add_argument("--out", metavar="DIR", type=Path, help="leave a copy of the evidence")
     options = parser.parse_args(argv)
-    check_transcript.end_on_signals()
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
     try:
         return sanitize(options, root)
     except course.CourseError as error:
@@ -220,10 +220,10 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
     except record_evidence.NoGpu as error:
         print(f"compute_sanitizer.py: skipped: {error}", file=sys.stderr)
         return 77
-    except (EvidenceError, OSError) as error:
+    except EvidenceError as error:
         print(f"compute_sanitizer.py: {error}", file=sys.stderr)
         return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -17,11 +17,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import re
 import shlex
+import signal
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 SPDX = "SPDX-License-Identifier: MIT"
@@ -253,6 +257,87 @@ def block_names(path: Path, kind: str = "common") -> list[str]:
     return [match[1] for match in matches if match]
 
 
+# ---- what all tools share ------------------------------------------------------------------------
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong; argparse would print the whole usage in front of it."""
+
+    def __init__(self, description: str | None = None, **options):
+        super().__init__(description=description,
+                         formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; try --help\n")
+
+
+def end_on_signals() -> None:
+    """Turn SIGTERM and SIGHUP into an exception, so that `finally` ends what was started."""
+    def end(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+def reason(error: OSError) -> str:
+    """What the system says, and of which file where there is one."""
+    return (f"{error.filename}: " if error.filename else "") + (error.strerror or str(error))
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step: a reader sees the old one or the new one, never a part.
+
+    A text may quote a path with letters that the locale lacks.
+    """
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogateescape")
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def flush() -> None:
+    if sys.stdout:  # There is none where the caller has closed it.
+        sys.stdout.flush()
+
+
+def run_tool(main: Callable[[], int]) -> int:
+    """The exit status of a tool's main(). However it ends, one line on stderr says so."""
+    end_on_signals()
+    for stream in (sys.stdout, sys.stderr):
+        if stream:  # A path may have letters that the locale lacks.
+            stream.reconfigure(errors="backslashreplace")
+    message = ""
+    try:
+        status = main()
+        flush()  # Whether the disk is full may show only now.
+    except BrokenPipeError:
+        status = 1  # The reader has gone; so do we.
+    except OSError as error:
+        status, message = 1, reason(error)
+    except KeyboardInterrupt:
+        status, message = 130, "interrupted"
+    except SystemExit as end:
+        if end.code not in (128 + signal.SIGTERM, 128 + signal.SIGHUP):
+            raise
+        status, message = end.code, f"ended by {signal.Signals(end.code - 128).name}"
+    if message:
+        print(f"{Path(sys.argv[0]).name}: {message}", file=sys.stderr)
+    try:
+        flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again and say so.
+    return status
+
+
 def as_dict(lesson: Lesson) -> dict:
     fields = {key: str(value) if isinstance(value, Path) else value
               for key, value in dataclasses.asdict(lesson).items() if key != "root"}
@@ -271,8 +356,7 @@ def cmake_fields(path: Path) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("lesson", nargs="*", help="id, stem, path or chapter; default: all")
     parser.add_argument("--json", action="store_true", help="print all fields as JSON")
     parser.add_argument("--field", metavar="NAME", help="print only this field of each lesson")
@@ -301,4 +385,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tool(main))

@@ -27,12 +27,15 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+from tools import course  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "common" / "cuda_on_cpu"
@@ -398,7 +401,7 @@ def cache_directory() -> Path:
 def build_runtime(build: Build) -> Path:
     """Compiles the runtime for this way of building, once; returns the archive."""
     flags = build.runtime_flags()
-    key = hashlib.sha256(" ".join([build.compiler, *flags]).encode())
+    key = hashlib.sha256(os.fsencode(" ".join([build.compiler, *flags])))
     version = subprocess.run([build.compiler, "--version"], capture_output=True, check=False)
     key.update(version.stdout)
     for path in sorted((*SOURCES, *(HOME / "source").glob("*.h"), *INCLUDE.rglob("*.h"))):
@@ -426,16 +429,21 @@ class CompileError(Exception):
 
 def run_compiler(command: list[str]) -> None:
     try:
-        if subprocess.run(command, check=False).returncode != 0:
-            raise CompileError
+        process = subprocess.Popen(command)
     except FileNotFoundError:
         raise SystemExit(f"cuda_on_cpu.py: {command[0]} is not installed") from None
+    try:
+        if process.wait() != 0:
+            raise CompileError
+    finally:
+        process.terminate()  # If it still runs: so that it removes its temporary files.
+        process.wait()
 
 
 def compile_program(source: Path, build: Build, directory: Path) -> Path:
     """Builds the program in the directory; returns its path."""
     generated = directory / (source.stem + ".cpp")
-    generated.write_text(rewrite_file(source, str(source)), encoding="utf-8", newline="\n")
+    course.write_atomically(generated, rewrite_file(source, str(source)))
     runtime = build_runtime(build)
     program = directory / source.stem
     run_compiler([build.compiler, *build.program_flags(), f"-iquote{source.parent}",
@@ -469,8 +477,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     if "--" in argv:
         at = argv.index("--")
         argv, arguments = argv[:at], argv[at + 1:]
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0],
-                                     epilog="Arguments of the program come after --.")
+    parser = course.Parser(__doc__.split("\n\n", maxsplit=1)[0],
+                           epilog="Arguments of the program come after --.")
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE.cu")
     parser.add_argument("--check", action="store_true",
                         help="report accesses outside device memory, host pointers in kernels, "
@@ -481,7 +489,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
                              "random:SEED")
     parser.add_argument("--workers", type=int, metavar="N", help="CPU threads that run blocks")
     parser.add_argument("--define", action="append", default=[], metavar="X=Y")
-    parser.add_argument("--compiler", default=os.environ.get("CXX"), metavar="g++|clang++")
+    parser.add_argument("--compiler", default=os.environ.get("CXX") or None, metavar="g++|clang++")
     parser.add_argument("--debug", action="store_true", help="compile with -O0, for a debugger")
     parser.add_argument("--ucontext", action="store_true",
                         help="do without Boost.Context even if it is installed")
@@ -508,18 +516,18 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     if not source.is_file():
         parser.error(f"{source}: no such file")
     if options.compiler is None:
-        options.compiler = "g++" if shutil.which("g++") else "clang++"
+        options.compiler = next(filter(shutil.which, ("g++", "clang++")), "g++")
+    if not options.rewrite and not shutil.which(options.compiler):
+        parser.error(f"there is no {options.compiler}; install the Debian package g++")
     return options
 
 
 def main(argv: list[str] | None = None) -> int:
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
-    # As an exception, so that what was started and made does not stay behind.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         if options.rewrite:
             source, target = options.rewrite
-            target.write_text(rewrite_file(source, str(source)), encoding="utf-8", newline="\n")
+            course.write_atomically(target, rewrite_file(source, str(source)))
             return 0
         build = Build(options.compiler, options.sanitize, options.check, options.debug,
                       tuple(options.define),
@@ -545,12 +553,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except CompileError:
         return 1
-    except OSError as problem:
-        print(f"cuda_on_cpu.py: {problem}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

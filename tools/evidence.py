@@ -21,7 +21,6 @@ Exit status: 0 all well, 2 wrong use or a file that cannot be read.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import re
@@ -115,9 +114,9 @@ def parse(path: Path, text: str | None = None) -> Evidence:
     path = Path(path)
     if text is None:
         try:
-            text = path.read_bytes().decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise EvidenceError(f"{path}: cannot be read: {error}") from None
+            text = course.read_text(path)
+        except course.CourseError as error:
+            raise EvidenceError(str(error)) from None
     header, gap, body = text.partition("\n\n")
     fields: dict[str, list[str]] = {}
     for line in header.splitlines():
@@ -325,8 +324,7 @@ def column_unit(column: str) -> str | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("file", nargs="*", type=Path, help="files to print; default: list all")
     options = parser.parse_args(argv)
     try:
@@ -345,4 +343,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

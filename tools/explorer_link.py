@@ -18,7 +18,6 @@ Exit status: 0 all well, 2 wrong use.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import re
@@ -149,8 +148,7 @@ def report(lesson: course.Lesson, with_name: bool, text_only: bool) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("lesson", nargs="+", help="id, stem, path or chapter")
     parser.add_argument("--text", action="store_true", help="the text to paste, not a link")
     options = parser.parse_args(argv)
@@ -167,4 +165,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -19,7 +19,6 @@ Exit status: 0 all right, 1 wrong results or a crash, 2 wrong use, 77 no GPU.
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -104,17 +103,18 @@ def said(outcome: check_transcript.Outcome) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("lesson", nargs="*", help="id, stem, path or chapter; default: all")
     parser.add_argument("--gpu", action="store_true", help="build with nvcc, run on the GPU")
     parser.add_argument("--mode", choices=MODES, help="which cases")
     options = parser.parse_args(argv)
     mode = options.mode or ("triples" if options.gpu else "pairs")
-    check_transcript.end_on_signals()
     try:
-        chosen = (course.lessons() if not options.lesson else
-                  [lesson for text in options.lesson for lesson in course.find(text)])
+        chosen = [lesson for lesson in (course.lessons() if not options.lesson else [
+            lesson for text in options.lesson for lesson in course.find(text)])
+            if lesson.language == "cuda"]
+        if not chosen:
+            raise CourseError("no .cu lesson is selected")
     except CourseError as error:
         print(f"kernel_tests.py: {error}", file=sys.stderr)
         return 2
@@ -126,7 +126,7 @@ def main(argv: list[str] | None = None) -> int:
             return check_transcript.SKIPPED
         print(f"on the GPU: {machine.gpu}", flush=True)
     failed = 0
-    for lesson in (each for each in chosen if each.language == "cuda"):
+    for lesson in chosen:
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="kernel-tests-") as name:
             try:
@@ -144,4 +144,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

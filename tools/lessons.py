@@ -394,7 +394,7 @@ def forget_stale_configuration(directory: Path, options: list[str]) -> None:
     if not kept.exists() or kept.read_text(encoding="utf-8") != key:
         (directory / "CMakeCache.txt").unlink(missing_ok=True)
         shutil.rmtree(directory / "CMakeFiles", ignore_errors=True)
-        check_transcript.write_atomically(kept, key)
+        course.write_atomically(kept, key)
 
 
 def cached(directory: Path, name: str) -> str:
@@ -637,8 +637,7 @@ def positive(text: str) -> int:
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="lessons.py",
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__, prog="lessons.py")
     commands = parser.add_subparsers(dest="command", required=True, metavar="list | run | test")
     commands.add_parser("list", help="the lessons in reading order")
     run = commands.add_parser("run", help="build and run lessons")
@@ -657,9 +656,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     options = parse_arguments(argv)
-    for stream in (sys.stdout, sys.stderr):  # A path may have letters that the locale lacks.
-        stream.reconfigure(errors="backslashreplace")
-    check_transcript.end_on_signals()
     try:
         if options.command == "list":
             return show_list()
@@ -669,21 +665,9 @@ def main(argv: list[str] | None = None) -> int:
     except CourseError as error:
         note(f"lessons.py: {error}")
         return 2
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # The reader has gone; so do we.
-        return 1
-    except OSError as error:
-        note(f"lessons.py: {error.filename or 'system'}: {error.strerror}")
-        return 1
-    except KeyboardInterrupt:
-        note("lessons.py: interrupted")
-        return 130
-    except SystemExit as end:
-        note(f"lessons.py: ended by {signal.Signals(end.code - 128).name}")
-        raise
     finally:
         CHILDREN.end_all()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -25,7 +25,6 @@ Exit status: 0 all are noticed, 1 one is not, or an edit no longer applies, 2 wr
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -256,18 +255,17 @@ class Campaign:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("word", nargs="*", help="of a fault's name, its file or its check")
     parser.add_argument("--fast", action="store_true", help="those of each test run")
     parser.add_argument("--list", action="store_true", help="plant nothing")
     options = parser.parse_args(argv)
-    check_transcript.end_on_signals()
     chosen = [fault for fault in FAULTS if (fault.fast or not options.fast)
               and (not options.word or any(word in f"{fault.name} {fault.file} {fault.check}"
                                            for word in options.word))]
     if not chosen:
-        print("plant_faults.py: no fault has such a name", file=sys.stderr)
+        print(f"plant_faults.py: no fault has a name with one of: {' '.join(options.word)}; "
+              "--list shows all", file=sys.stderr)
         return 2
     if options.list:
         for fault in chosen:
@@ -287,4 +285,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

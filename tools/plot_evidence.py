@@ -16,13 +16,10 @@ Exit status: 0 drawn, 1 the evidence cannot be drawn, 2 wrong use, 77 no matplot
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import os
 import re
 import sys
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Callable
@@ -246,11 +243,7 @@ def save(figure, path: Path, text: str) -> None:
             data = re.sub(rb"[ \t]+\n", b"\n", data)
             title = f"<title>Times recorded in {path.name}</title>"  # For readers who cannot see.
             data = re.sub(rb"(<svg[^>]*>)", rb"\1\n " + title.encode(), data, count=1)
-        handle, name = tempfile.mkstemp(prefix=".run-", suffix=".part", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o644)
-        os.replace(name, path.with_suffix(f".{kind}"))
+        course.write_atomically(path.with_suffix(f".{kind}"), data)
 
 
 def chosen(names: list[str], root: Path) -> list[Path]:
@@ -273,8 +266,7 @@ def chosen(names: list[str], root: Path) -> list[Path]:
 
 
 def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("file", nargs="*", metavar="FILE|LESSON", help="default: all")
     options = parser.parse_args(argv)
     try:
@@ -297,11 +289,11 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
     except course.CourseError as error:
         print(f"plot_evidence.py: {error}", file=sys.stderr)
         return 2
-    except (EvidenceError, OSError) as error:
+    except EvidenceError as error:
         print(f"plot_evidence.py: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -225,14 +225,12 @@ def record(lesson: course.Lesson, root: Path, ncu: str, options: argparse.Namesp
 
 
 def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("lesson", nargs="?", default="histogram_at_the_floor",
                         help="id, stem or path of one .cu lesson")
     parser.add_argument("--commit", metavar="ID", help="the commit, where git cannot tell it")
     parser.add_argument("--out", metavar="DIR", type=Path, help="also leave a copy in DIR")
     options = parser.parse_args(argv)
-    check_transcript.end_on_signals()
     try:
         chosen = course.find(options.lesson, root)
         if len(chosen) != 1:
@@ -249,7 +247,7 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
     except record_evidence.NoGpu as error:
         print(f"record_counters.py: refused: {error}", file=sys.stderr)
         return 77
-    except (EvidenceError, OSError) as error:
+    except EvidenceError as error:
         print(f"record_counters.py: refused: {error}", file=sys.stderr)
         return 1
     print(target.relative_to(root))
@@ -257,4 +255,4 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

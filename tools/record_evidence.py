@@ -22,7 +22,6 @@ Exit status: 0 recorded, 1 refused (one line on stderr says why), 2 wrong use, 7
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -244,6 +243,9 @@ def record(lesson: course.Lesson, root: Path, runs: int, commit: str | None,
 
 
 def refuse_existing(target: Path, out: Path | None) -> None:
+    """Refuse what could not be written in the end; best before the run, which takes time."""
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
     for path in (target, *([out / target.name] if out else [])):
         if path.exists():
             raise EvidenceError(f"{path} exists; evidence is never written over")
@@ -259,8 +261,7 @@ def publish(target: Path, text: str, out: Path | None) -> None:
 
 
 def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("lesson", metavar="LESSON", help="id, stem or path of one .cu lesson")
     parser.add_argument("--runs", type=int, metavar="N",
                         help="run N times (default: 1, or what the lesson needs)")
@@ -269,7 +270,6 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
     options = parser.parse_args(argv)
     if options.runs is not None and options.runs < 1:
         parser.error("--runs must be at least 1")
-    check_transcript.end_on_signals()
     try:
         chosen = course.find(options.lesson, root)
         if len(chosen) != 1:
@@ -282,14 +282,12 @@ def main(argv: list[str] | None = None, root: Path = course.ROOT) -> int:
     except NoGpu as error:
         print(f"record_evidence.py: refused: {error}", file=sys.stderr)
         return 77
-    except (EvidenceError, check_transcript.TranscriptError, OSError) as error:
+    except (EvidenceError, check_transcript.TranscriptError) as error:
         print(f"record_evidence.py: refused: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
     print(target.relative_to(root))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -11,7 +11,6 @@ Exit status: 0 if no test failed, 1 otherwise, 2 wrong use.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
-from tools import check_transcript  # noqa: E402
+from tools import course  # noqa: E402
 
 
 class Recorder(unittest.TestResult):
@@ -72,21 +71,19 @@ class Recorder(unittest.TestResult):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("module")
     parser.add_argument("result", type=Path)
     options = parser.parse_args(argv)
-    check_transcript.end_on_signals()
     recorder = Recorder()
     unittest.defaultTestLoader.loadTestsFromName(options.module).run(recorder)
     entries = list(recorder.entries.values())
     if not entries:
         entries = [{"test": options.module, "outcome": "failed", "seconds": 0.0,
                     "detail": "the module has nothing to test"}]
-    check_transcript.write_atomically(options.result, json.dumps(entries, indent=1) + "\n")
+    course.write_atomically(options.result, json.dumps(entries, indent=1) + "\n")
     return int(any(entry["outcome"] == "failed" for entry in entries))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

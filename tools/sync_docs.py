@@ -38,16 +38,14 @@ import argparse
 import os
 import re
 import shlex
-import subprocess
 import sys
-import tempfile
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tools import course, evidence, explorer_link  # noqa: E402
+from tools import check_transcript, course, evidence, explorer_link  # noqa: E402
 
 MARKER = re.compile(
     r"<!-- (snippet|transcript|evidence|stderr|counters|plot|run|lessons): (.*?) -->")
@@ -192,14 +190,16 @@ def make_plot(page: Path, words: list[str], root: Path) -> list[str]:
 def make_run(page: Path, words: list[str], root: Path) -> list[str]:
     command, *texts = " ".join(words).split(" | ")
     program, *arguments = command.split()
-    ran = subprocess.run([sys.executable if program == "python3" else program, *arguments],
-                         cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
-    output = ran.stdout.decode("utf-8", "replace").replace(f"{root}/", "")
+    ran = check_transcript.run_program(
+        [sys.executable if program == "python3" else program, *arguments], 600, cwd=str(root))
+    if ran.stopped:
+        raise DocsError(f"the command {ran.stopped}")
+    output = (ran.stdout + ran.stderr).decode("utf-8", "replace").replace(f"{root}/", "")
     output = re.sub(r" at 0x[0-9a-f]+|\(pid=\d+\)| \(BuildId: \w+\)| \(\S+\+0x[0-9a-f]+\)", "",
                     output)
     lines = [line for line in output.splitlines() if any(text in line for text in texts or [""])]
     if not lines:
-        raise DocsError(f"the command printed no such line (exit status {ran.returncode})")
+        raise DocsError(f"the command printed no such line (exit status {ran.status})")
     return fenced("text", list(dict.fromkeys(lines)))
 
 
@@ -316,19 +316,6 @@ def renewed(text: str, page: Path, root: Path, runs: bool = False) -> tuple[str,
     return "\n".join(lines), differences
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step, so that an interruption leaves the old one or the new one."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def pages(root: Path) -> list[Path]:
     """Every .md file of the course; hidden and build folders hold none."""
     found = []
@@ -339,8 +326,7 @@ def pages(root: Path) -> list[Path]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = course.Parser(__doc__)
     parser.add_argument("page", nargs="*", type=Path, help="a .md file; default: all of them")
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 on differences")
     parser.add_argument("--runs", action="store_true", help="run the commands that are quoted too")
@@ -356,8 +342,11 @@ def main(argv: list[str] | None = None) -> int:
             for difference in differences:
                 print(difference if options.check else difference.replace("differs", "is renewed"))
             if new_text != text and not options.check:
-                write_atomically(page, new_text)
-    except (DocsError, course.CourseError, OSError, RuntimeError) as error:  # A loop of links.
+                course.write_atomically(page, new_text)
+    except OSError as error:
+        print(f"sync_docs.py: {course.reason(error)}", file=sys.stderr)
+        return 2
+    except (DocsError, course.CourseError, RuntimeError) as error:  # A loop of links.
         print(f"sync_docs.py: {error}", file=sys.stderr)
         return 2
     if options.check and differing:
@@ -367,4 +356,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course.run_tool(main))

@@ -17,7 +17,7 @@ import time
 import unittest
 from pathlib import Path
 
-from tools import cuda_on_cpu
+from tools import cuda_on_cpu, plant_faults
 from tools.course import ROOT
 from tools.tests.small_course import SmallCourse
 
@@ -38,8 +38,14 @@ int main() {
 }
 """
 
-# Each tool with the arguments that make it read one file, and the status that wrong use has.
+# Each tool with the arguments that make it read one file.
 READERS = {
+    "lessons.py": lambda path: ["run", path],
+    "record_counters.py": lambda path: [path],
+    "compute_sanitizer.py": lambda path: [path],
+    "kernel_tests.py": lambda path: [path],
+    "plant_faults.py": lambda path: [path],
+    "evidence.py": lambda path: [path],
     "check_transcript.py": lambda path: [path, "--", "true"],
     "cuda_on_cpu.py": lambda path: [path],
     "check_evidence.py": lambda path: [path],
@@ -51,6 +57,10 @@ READERS = {
     "check_figures.py": lambda path: [path],
 }
 STATUSES = (1, 2)  # 1: looked at and found bad, 2: wrong use
+# What prints something when all is well, and does it soon.
+PRINTERS = (
+    "course.py", "lessons.py list", "explorer_link.py 20", "evidence.py", "plant_faults.py --list",
+    "check_transcript.py --masks", "check_figures.py LICENSE")
 
 
 def tool(name: str, *arguments: object) -> list[str]:
@@ -79,13 +89,19 @@ class BadInput(unittest.TestCase):
         status, out, err = self.call(command, **options)
         self.assertIn(status, STATUSES, out + err)
         self.assertNotIn("Traceback", out + err)
-        said = [line for line in (out + err).splitlines() if line.strip()]
-        # argparse puts its usage, and blanks before its next lines, in front of the one line.
-        lines = [line for line in said if not line.startswith(("usage:", " "))
-                 and not line.startswith("failed: ")]
-        self.assertEqual(len(lines), 1, out + err)
+        self.assertEqual((out, err.count("\n")), ("", 1), out + err)
         for word in words:
-            self.assertIn(word, lines[0])
+            self.assertIn(word, err)
+
+
+class Options(BadInput):
+    def test_a_wrong_option(self) -> None:
+        for path in sorted((ROOT / "tools").glob("*.py")):
+            if path.name != "__init__.py":
+                with self.subTest(path.name):
+                    status, out, err = self.call(tool(path.name, "--no-such-option"))
+                    self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
+                    self.assertRegex(err, rf"^{path.name}: .*; try --help$")
 
 
 class Files(BadInput):
@@ -144,6 +160,46 @@ class Files(BadInput):
                              "secret.txt", "Permission denied")
 
 
+class Output(BadInput):
+    """Where what a tool prints cannot be written."""
+
+    def into(self, name: str, stdout: object) -> tuple[int, str]:
+        done = subprocess.run(tool(*name.split()), stdout=stdout, stderr=subprocess.PIPE, text=True,
+                              cwd=ROOT, timeout=60, check=False)
+        return done.returncode, done.stderr
+
+    def test_a_full_disk(self) -> None:
+        for name in (*PRINTERS, "check_evidence.py"):
+            with self.subTest(name), open("/dev/full", "wb") as full:
+                self.assertEqual(self.into(name, full), (
+                    1, f"{name.split()[0]}: No space left on device\n"))
+
+    def test_a_pipe_that_nobody_reads(self) -> None:
+        """Not worth a word, as after `... | head -1`."""
+        for name in (*PRINTERS, "check_evidence.py"):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with self.subTest(name), open(writer, "wb") as pipe:
+                self.assertEqual(self.into(name, pipe), (1, ""))
+
+    def test_no_stdout_at_all(self) -> None:
+        for name in PRINTERS:
+            with self.subTest(name):
+                command = " ".join(f"'{word}'" for word in tool(*name.split()))
+                self.assertEqual(self.call(["sh", "-c", f"{command} >&-"], cwd=ROOT), (0, "", ""))
+
+    def test_a_folder_that_is_not_there(self) -> None:
+        kernel, text = self.file("one.cu", KERNEL), self.file("expected.txt", "hello\n")
+        missing = self.directory / "missing" / "file"
+        for command in (tool("cuda_on_cpu.py", "--rewrite", kernel, missing),
+                        tool("check_transcript.py", "--accept", missing, "--", "echo", "hello"),
+                        tool("check_transcript.py", "--values", missing, text, "--", "echo",
+                             "hello"),
+                        tool("run_test_module.py", "tools.tests.test_formatting", missing)):
+            with self.subTest(command[2]):
+                self.expect_one_line(command, "missing", "No such file or directory")
+
+
 class Programs(BadInput):
     """What the transcript check has to survive."""
 
@@ -192,6 +248,23 @@ class Programs(BadInput):
         self.assertEqual(status, 1)
         self.assertIn("left a process behind", out)
         self.assertLess(seconds, 7)
+
+
+    def test_a_command_that_a_page_quotes(self) -> None:
+        """sync_docs.py runs it; it leaves a child that keeps its output open."""
+        script = self.file("hang.py", "import os, time\nprint('hello', flush=True)\n"
+                           "if os.fork() == 0:\n    time.sleep(300)\n")
+        page = self.file("page.md", f"<!-- run: python3 {script} | hello -->\n<!-- end -->\n")
+        before = page.read_text()
+        self.expect_one_line(tool("sync_docs.py", "--runs", page), "page.md:1", "left a process")
+        self.assertEqual(page.read_text(), before)
+
+    def test_nothing_to_compile_with_and_nothing_to_test(self) -> None:
+        kernel = self.file("one.cu", KERNEL)
+        self.expect_one_line(tool("cuda_on_cpu.py", kernel), "there is no g++", "Debian package",
+                             env={**os.environ, "PATH": "/nonexistent", "CXX": ""})
+        self.expect_one_line(tool("kernel_tests.py", "40"), "no .cu lesson is selected")
+        self.expect_one_line(tool("compute_sanitizer.py", "--jobs", "0"), "--jobs")
 
 
 class FullDisk(BadInput):
@@ -258,6 +331,21 @@ class FullDisk(BadInput):
         self.assertEqual(len(err.splitlines()), 1, err)
 
 
+    def test_a_checkout_that_cannot_be_written(self) -> None:
+        quoted = " ".join(f"'{word}'" for word in (sys.executable, "-B"))
+        status, out, err = self.in_small_disk(
+            f"mount --bind '{ROOT}' '{self.directory / 'disk'}' || exit 99\n"
+            f"mount -o remount,bind,ro '{self.directory / 'disk'}' || exit 99\n"
+            f"cd '{self.directory / 'disk'}'\n"
+            f"for command in 'lessons.py run 40' 'sync_docs.py LICENSE' course.py; do\n"
+            f"  {quoted} tools/$command >/dev/null || echo $command: $?\ndone\n"
+            f"expected=expected/chapter07/40_histogram_cpu_baseline.txt\n"
+            f"{quoted} tools/check_transcript.py --accept $expected -- echo other; echo status $?")
+        self.assertEqual((status, out), (0, "status 2\n"), err)
+        self.assertNotIn("Traceback", err)
+        self.assertIn("Read-only file system", err)
+
+
 class Signals(BadInput):
     """Ended at random moments, always the same ones."""
 
@@ -289,6 +377,23 @@ class Signals(BadInput):
             for name in left:  # SIGKILL lets nobody tidy up; the transcript itself is whole.
                 (self.directory / name).unlink()
 
+    def test_a_page_is_the_old_one_or_the_new_one(self) -> None:
+        moments = random.Random(SEED)
+        old = BLOCK.replace("\\n", "\n") * 300
+        page = self.file("page.md", old)
+        self.assertEqual(self.call(tool("sync_docs.py", page))[0], 0)
+        new = page.read_text()
+        self.assertNotEqual(new, old)
+        for number in (signal.SIGTERM, signal.SIGKILL) * 5:
+            page.write_text(old)
+            self.interrupt(tool("sync_docs.py", page), moments.uniform(0.05, 0.4), number)
+            self.assertIn(page.read_text(), (old, new))
+            left = [path for path in self.directory.iterdir() if path != page]
+            if number == signal.SIGTERM:
+                self.assertEqual(left, [])
+            for path in left:
+                path.unlink()
+
     def test_a_build_for_the_cpu_leaves_nothing(self) -> None:
         moments = random.Random(SEED)
         kernel = self.file("one.cu", KERNEL)
@@ -300,7 +405,7 @@ class Signals(BadInput):
             status = self.interrupt(tool("cuda_on_cpu.py", kernel), moments.uniform(0.1, 1.2),
                                     signal.SIGTERM, environment)
             self.assertIn(status, (0, 128 + signal.SIGTERM, -signal.SIGTERM))
-            self.assertEqual([path.name for path in scratch.glob("cuda_on_cpu-*")], [])
+            self.assertEqual([path.name for path in scratch.iterdir()], [])
         # Whatever was interrupted, the next run is as if nothing had happened.
         status, out, err = self.call(tool("cuda_on_cpu.py", kernel), env=environment)
         self.assertEqual((status, out), (0, "1\n"), err)
@@ -316,6 +421,14 @@ class Together(BadInput):
         self.assertEqual([process.wait(60) for process in processes], [0, 0])
         self.assertIn(expected.read_text().strip(), texts)
         self.assertEqual([path.name for path in self.directory.iterdir()], ["expected.txt"])
+
+    def test_two_renew_the_same_page(self) -> None:
+        page = self.file("page.md", BLOCK.replace("\\n", "\n"))
+        processes = [subprocess.Popen(tool("sync_docs.py", page), stdout=subprocess.DEVNULL)
+                     for _ in range(2)]
+        self.assertEqual([process.wait(60) for process in processes], [0, 0])
+        self.assertEqual(self.call(tool("sync_docs.py", "--check", page)), (0, "", ""))
+        self.assertEqual([path.name for path in self.directory.iterdir()], ["page.md"])
 
     def test_two_build_for_the_cpu(self) -> None:
         """In the long form with an empty cache: to fill it takes half a minute."""
@@ -353,10 +466,26 @@ class Surroundings(BadInput):
         kernel = self.file("one.cu", KERNEL)
         status, out, err = self.call(tool("cuda_on_cpu.py", kernel), env=environment)
         self.assertEqual((status, out), (0, "1\n"), err)
-        for name in (*READERS, "lessons.py", "plant_faults.py", "kernel_tests.py"):
+        for name in PRINTERS:
             with self.subTest(name):
-                status, _, err = self.call(tool(name, "--help"), env=environment)
+                status, _, err = self.call(tool(*name.split()), env=environment, cwd=ROOT)
                 self.assertEqual((status, err), (0, ""))
+
+    def test_the_whole_repository_in_an_odd_place(self) -> None:
+        """With a locale that has no letters beyond ASCII, and Python told not to help itself."""
+        copy = self.directory / "a folder \u00e9\u4e2d"
+        plant_faults.copy_repository(copy)
+        environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+        commands = (*PRINTERS, "sync_docs.py --check LICENSE", "lessons.py run 40",
+                    f"cuda_on_cpu.py --rewrite {copy}/day29/histogram.cu {copy}/x.cpp")
+        for command in commands:
+            name, *arguments = command.replace(str(copy), "@").split()
+            with self.subTest(name):
+                status, out, err = self.call(
+                    [sys.executable, "-B", str(copy / "tools" / name),
+                     *(word.replace("@", str(copy)) for word in arguments)],
+                    env=environment, cwd=copy)
+                self.assertEqual(status, 0, out + err)
 
     def test_a_course_without_home_in_an_odd_place(self) -> None:
         small = SmallCourse("another course \u00df")

@@ -61,8 +61,7 @@ class ToolCase(unittest.TestCase):
 
     def check_command(self, command: list[str], *options: str) -> tuple[int, str]:
         output = io.StringIO()
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), \
-                unittest.mock.patch.object(check_transcript, "end_on_signals"):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             status = check_transcript.main([*options, str(self.expected), "--", *command])
         return status, output.getvalue()
 

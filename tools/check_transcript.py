@@ -376,6 +376,7 @@ def run_program(command: list[str], timeout: float, cwd: str | None = None,
                 if not selector.get_map():
                     time.sleep(0.01)
                 for key, _ in selector.select(0.05):
+                    ended_at = None  # The time counts from when the pipes are quiet.
                     data = os.read(key.fd, 65536)
                     if not data:
                         selector.unregister(key.fileobj)

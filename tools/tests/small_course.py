@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,11 @@ HELLO = '#include <cstdio>\n\nint main() { std::puts("hello"); }\n'
 KERNEL = "__global__ void nothing() {}\n\nint main() { nothing<<<1, 1>>>(); }\n"
 PASSING_MODULE = ("import unittest\n\n\nclass Small(unittest.TestCase):\n"
                   "    def test_it(self):\n        self.assertTrue(True)\n")
+
+
+def default_interrupt() -> None:
+    """For a child: heed SIGINT, which a shell lets all that it starts in the background ignore."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def lesson_text(name: str, body: str, section: str = "7.1", title: str = "A lesson",
@@ -91,7 +97,8 @@ class SmallCourse:
         return subprocess.Popen([sys.executable, "tools/lessons.py", *arguments], cwd=self.root,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, encoding="utf-8",
-                                errors="backslashreplace", env=self.environment(**changes))
+                                errors="backslashreplace", env=self.environment(**changes),
+                                preexec_fn=default_interrupt)
 
     def call(self, *arguments: str, **changes: str) -> tuple[int, str, str]:
         process = self.start(*arguments, **changes)

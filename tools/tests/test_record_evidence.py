@@ -1,5 +1,7 @@
 """The recorder of evidence: what it writes, and all that it must refuse."""
 
+import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from tools import course, evidence, record_evidence
 from tools.tests.evidence_course import (LESSON, PROBE, STDOUT, TRANSCRIPT, EvidenceCourse, program)
+from tools.tests.small_course import default_interrupt
 
 ANNOUNCED = LESSON.replace("// Run:   ./histogram\n",
                            "// Run:   ./histogram\n// Stderr: device: {text}\n")
@@ -220,26 +223,45 @@ class Refuses(Recorder):
 
 
 class Killed(Recorder):
-    def test_killed_at_any_moment_it_leaves_no_file(self) -> None:
-        """Ends the recorder at several moments, up to the very write, with several signals."""
-        (self.fakes / "program.sh").write_text(program(before="sleep 0.2"))
+    def kill(self, number: int, sign: Path) -> tuple[int, str]:
+        """Start the recorder and end it when the sign is there: its status, its last words.
+
+        Only then, because a signal can get lost while Python is still importing modules.
+        """
         script = ("import sys, time; from pathlib import Path\n"
                   f"sys.path.insert(0, {str(course.ROOT)!r})\n"
-                  "from tools import evidence, record_evidence\n"
+                  "from tools import course, evidence, record_evidence\n"
                   "sync = evidence.os.fsync\n"  # Hold the moment between the write and the name.
-                  "evidence.os.fsync = lambda handle: (sync(handle), time.sleep(60))\n"
-                  f"record_evidence.main(['histogram'], root=Path({str(self.root)!r}))\n")
-        for number, wait in ((signal.SIGKILL, 0.3), (signal.SIGTERM, 0.5), (signal.SIGKILL, 1.5),
-                             (signal.SIGINT, 1.5)):
-            process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)
-            time.sleep(wait)
+                  f"evidence.os.fsync = lambda handle: (sync(handle), Path({str(self.fakes)!r}, "
+                  "'written').touch(), time.sleep(60))\n"
+                  "sys.exit(course.run_tool(lambda: record_evidence.main(['histogram'], "
+                  f"root=Path({str(self.root)!r}))))\n")
+        sign.unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-B", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, preexec_fn=default_interrupt)
+        while not sign.exists():
             self.assertIsNone(process.poll(), "it ended before it was killed")
-            process.send_signal(number)
-            process.wait(20)
-            self.assertEqual(self.evidence(), [])
+            time.sleep(0.01)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+        self.assertNotIn("Traceback", said)
+        return process.returncode, said.splitlines()[-1] if said else ""
 
-    def test_a_file_system_without_nameless_files(self) -> None:
+    def test_killed_at_any_moment_it_leaves_no_file(self) -> None:
+        (self.fakes / "program.sh").write_text(
+            program(before=f"touch '{self.fakes}/running'; sleep 0.2"))
+        for moment in ("nvcc.log", "running", "written"):
+            for number, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130),
+                                   (signal.SIGTERM, 128 + signal.SIGTERM)):
+                with self.subTest(f"{moment} {number.name}"):
+                    got, words = self.kill(number, self.fakes / moment)
+                    self.assertEqual((got, self.evidence()), (status, []))
+                    if number != signal.SIGKILL:
+                        self.assertRegex(words, "interrupted$|ended by SIGTERM$")
+
+    @staticmethod
+    def without_nameless_files():
         real = os.open
 
         def without(path, flags, *rest, **more):
@@ -247,7 +269,18 @@ class Killed(Recorder):
                 raise OSError("not supported")
             return real(path, flags, *rest, **more)
 
-        with unittest.mock.patch.object(os, "open", without):
+        return unittest.mock.patch.object(os, "open", without)
+
+    def test_a_full_disk_leaves_no_file(self) -> None:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        for files in (contextlib.nullcontext(), self.without_nameless_files()):
+            with files, unittest.mock.patch.object(os, "fsync", side_effect=full):
+                with self.assertRaisesRegex(OSError, "No space left"):
+                    self.record()
+            self.assertEqual(self.evidence(), [])
+
+    def test_a_file_system_without_nameless_files(self) -> None:
+        with self.without_nameless_files():
             path = self.root / "day29/evidence/run.txt"
             evidence.write_new(path, "text\n")
             with self.assertRaises(evidence.EvidenceError):

@@ -139,10 +139,10 @@ class Sources(unittest.TestCase):
         self.assertEqual(unchecked_calls("  CUDA_CHECK(cudaFree(a));\n  cudaGetLastError();"), [])
 
     def test_no_atomic_of_block_scope(self) -> None:
-        self.every_lesson(r"\batomic\w+_block\b")
+        self.every_lesson(r"\batomic\w+_block\b|thread_scope_block")
 
     def test_no_comparison_with_a_tolerance(self) -> None:
-        self.every_lesson(r"\b(?:fabsf?|std::abs)\s*\(")
+        self.every_lesson(r"\bf?abs[fl]?\s*\(|(?i:tolerance|epsilon)")
 
     def test_no_lesson_sets_a_locale(self) -> None:
         self.every_lesson(r"\bsetlocale\b|std::locale|imbue")
@@ -158,6 +158,19 @@ class Sources(unittest.TestCase):
         for lesson in CUDA_LESSONS:
             for number in re.findall(r"sm_(\d+)", lesson.build):
                 self.assertGreaterEqual(int(number), 75, lesson.path)
+
+    def test_nvcc_gets_no_warning_options_of_the_host_compiler(self) -> None:
+        for lesson in CUDA_LESSONS:
+            self.assertEqual([word for word in lesson.build.split()
+                              if word.startswith("-W") or "pedantic" in word], [], lesson.path)
+
+    def test_counters_of_32_bits_have_a_bound(self) -> None:
+        """Where the size of the input may be set by -D, a static_assert says how far."""
+        for lesson in CUDA_LESSONS:
+            code = without_comments(course.read_text(lesson.file))
+            if re.search(r"#define HISTOGRAM_\w*BYTES", code):
+                self.assertRegex(code, r"static_assert\([^;]*(?:0xffffffffu|<unsigned int>::max)",
+                                 lesson.path)
 
     def test_cmake_never_asks_for_native(self) -> None:
         for path in (ROOT / "CMakeLists.txt", *(ROOT / "common").rglob("*.cmake"),
@@ -182,7 +195,7 @@ RUNTIME = """
 #pragma once
 #include <cstdlib>
 enum cudaError_t { cudaSuccess = 0, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
-                   cudaErrorNoKernelImageForDevice = 209 };
+                   cudaErrorNoKernelImageForDevice = 209, cudaErrorNotReady = 600 };
 struct cudaDeviceProp { char name[256] = "Made Up"; int major = 8, minor = 6; };
 inline int setting(const char* name) {
   const char* text = std::getenv(name);
@@ -197,6 +210,20 @@ inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* device, int) {
   *device = cudaDeviceProp();
   return cudaSuccess;
+}
+inline float now = 0;  // Only launches move this clock.
+struct Event { float time = 0; bool reached = false; };
+using cudaEvent_t = Event*;
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) { *event = new Event; return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t event) { *event = {now, false}; return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  event->reached = true;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop) {
+  *ms = stop->time - start->time;
+  return stop->reached ? cudaSuccess : cudaErrorNotReady;
 }
 """
 PROGRAM = """
@@ -220,25 +247,53 @@ int main(int argc, char** argv) {
 """
 
 
-class FindDevice(unittest.TestCase):
+# The first launch takes long, as it does on a GPU.
+TIMING_PROGRAM = """
+#include "cuda_check.h"
+#include <algorithm>
+#include <vector>
+#define SORT_TIMED_RUNS 5
+constexpr int kWarmupRuns = 3, kTimedRuns = 5;
+FUNCTION
+int main() {
+  int launches = 0;
+  const auto launch = [&] { now += setting("COST") * (launches++ == 0 ? 1000 : 1); };
+  const float ms = CALL;
+  std::printf("%d launches, %g ms", launches, ms);
+}
+"""
+
+
+class MadeUpRuntime(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        compiler = shutil.which("g++") or shutil.which("clang++")
-        if not compiler:
+        cls.compiler = shutil.which("g++") or shutil.which("clang++")
+        if not cls.compiler:
             raise unittest.SkipTest("there is no C++ compiler; install the Debian package g++")
         temporary = tempfile.TemporaryDirectory(prefix="made-up-runtime-")
         cls.addClassCleanup(temporary.cleanup)
-        directory = Path(temporary.name)
-        (directory / "cuda_runtime.h").write_text(RUNTIME, encoding="utf-8")
-        (directory / "program.cpp").write_text("#include <cstdio>\n" + PROGRAM, encoding="utf-8")
-        cls.program = directory / "program"
-        subprocess.run([compiler, "-std=c++17", f"-I{directory}", f"-I{ROOT / 'common'}",
-                        directory / "program.cpp", "-o", cls.program], check=True)
+        cls.directory = Path(temporary.name)
+        (cls.directory / "cuda_runtime.h").write_text(RUNTIME, encoding="utf-8")
+        cls.program = cls.directory / "program"
+
+    @classmethod
+    def build(cls, text: str) -> None:
+        source = cls.directory / "program.cpp"
+        source.write_text("#include <cstdio>\n" + text, encoding="utf-8")
+        subprocess.run([cls.compiler, "-std=c++17", f"-I{cls.directory}", f"-I{ROOT / 'common'}",
+                        source, "-o", cls.program], check=True)
 
     def run_with(self, *arguments: str, **settings: str) -> tuple[int, str]:
         done = subprocess.run([self.program, *arguments], env=settings, capture_output=True,
                               text=True, check=False)
         return done.returncode, (done.stdout + done.stderr).strip()
+
+
+class FindDevice(MadeUpRuntime):
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.build(PROGRAM)
 
     def test_only_no_driver_and_no_device_are_no_gpu(self) -> None:
         for settings, status in (({"ERROR": "35"}, 77), ({"ERROR": "100"}, 77),
@@ -262,6 +317,43 @@ class FindDevice(unittest.TestCase):
         status, said = self.run_with("209")
         self.assertEqual(status, 1)
         self.assertIn("Made Up needs a build with -arch=sm_86", said)
+
+
+class Timing(MadeUpRuntime):
+    """Every function of a lesson that takes a time, against the made-up clock."""
+
+    FUNCTION = re.compile(r"^template <class Launch>\nfloat (\w+)\(([^()]*)\) \{\n.*?^\}\n",
+                          re.MULTILINE | re.DOTALL)
+
+    def test_warm_ups_are_not_timed_and_the_end_is_waited_for(self) -> None:
+        found = 0
+        for lesson in CUDA_LESSONS:
+            text = without_comments(course.read_text(lesson.file))
+            functions = list(self.FUNCTION.finditer(text))
+            self.assertEqual(text.count("cudaEventRecord("),
+                             sum(match[0].count("cudaEventRecord(") for match in functions))
+            for match in functions:
+                found += 1
+                with self.subTest(f"{lesson.id}: {match[1]}"):
+                    self.check(match)
+        self.assertGreater(found, 2)
+
+    def check(self, match: re.Match) -> None:
+        arguments = "3, 5, launch" if "warmups" in match[2] else "launch"
+        program = TIMING_PROGRAM.replace("FUNCTION", match[0])
+        self.build(program.replace("CALL", f"{match[1]}({arguments})"))
+        self.assertEqual(self.run_with(COST="1"), (0, "8 launches, 1 ms"))
+        status, said = self.run_with(COST="0")
+        self.assertEqual(status, 1)
+        self.assertIn("the timing is void", said)
+
+    def test_what_is_wrong_is_found(self) -> None:
+        text = course.read_text(ROOT / "common" / "time_kernel.h")
+        for old, new in (("run < warmups", "run < 0"), ("!(total_ms > 0.0f)", "false"),
+                         ("  CUDA_CHECK(cudaEventSynchronize(stop));\n", "")):
+            with self.subTest(old), self.assertRaises(AssertionError):
+                self.assertIn(old, text)
+                self.check(self.FUNCTION.search(text.replace(old, new)))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from tools.course import ROOT
 
 LONG = bool(os.environ.get("LESSONS_LONG"))
 LESSONS = course.lessons()
+CUDA_LESSONS = [lesson for lesson in LESSONS if lesson.language == "cuda"]
+WAYS = list(itertools.product(("c++17", "c++20"), ("-O0", "-O3")))
 COMPILERS = {"g++": "g++", "clang++": "clang"}
 ARCHITECTURES = (75, 80, 90)  # and the newest that nvcc knows
 OLDEST_CMAKE = "3.22"
@@ -61,9 +63,8 @@ class Compilers(Matrix):
 
     def check(self, compiler: str) -> None:
         self.need(compiler, COMPILERS[compiler])
-        ways = list(itertools.product(("c++17", "c++20"), ("-O0", "-O3")))
         for number, lesson in enumerate(LESSONS):
-            for standard, level in ways if LONG else (ways[number % 4],):
+            for standard, level in WAYS if LONG else (WAYS[number % len(WAYS)],):
                 with self.subTest(f"{lesson.id}: {compiler} {standard} {level}"):
                     if lesson.language == "c++":
                         self.run_lesson(lesson, compiler, standard, level)
@@ -137,27 +138,28 @@ class Nvcc(Matrix):
         numbers = [int(number) for number in re.findall(r"sm_(\d+)\b", known)]
         return [number for number in ARCHITECTURES if number in numbers] + [max(numbers)]
 
-    def check(self, lessons: list[course.Lesson], standards: tuple[str, ...]) -> None:
+    def check(self, lesson: course.Lesson, standard: str, level: str) -> None:
         """Device code for all architectures in one call; the host's part is built elsewhere."""
         nvcc = self.need("nvcc", "nvidia-cuda-toolkit")
         targets = [f"-gencode=arch=compute_{number},code=sm_{number}"
                    for number in self.architectures(nvcc)]
-        for lesson, standard in itertools.product(lessons, standards):
-            with self.subTest(f"{lesson.id}: {standard}"):
-                self.silent([nvcc, f"-std={standard}", "-fatbin", *targets, lesson.file, "-o",
-                             self.directory / "code.fatbin"])
+        with self.subTest(f"{lesson.id}: {standard} {level}"):
+            self.silent([nvcc, f"-std={standard}", f"-Xptxas={level}", "-fatbin", *targets,
+                         lesson.file, "-o", self.directory / "code.fatbin"])
 
     def test_every_architecture(self) -> None:
-        self.check([lesson for lesson in LESSONS if lesson.language == "cuda"
-                    and not INCLUDES_CUB.search(course.read_text(lesson.file))], ("c++17",))
+        lessons = [lesson for lesson in CUDA_LESSONS
+                   if not INCLUDES_CUB.search(course.read_text(lesson.file))]
+        for number, lesson in enumerate(lessons):
+            self.check(lesson, *WAYS[number % len(WAYS)])
 
 
 class InFull(Nvcc):
     """Only in the long form."""
 
     def test_every_architecture(self) -> None:
-        self.check([lesson for lesson in LESSONS if lesson.language == "cuda"],
-                   ("c++17", "c++20"))
+        for lesson, way in itertools.product(CUDA_LESSONS, WAYS):
+            self.check(lesson, *way)
 
     def test_the_oldest_cmake(self) -> None:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]

@@ -1,7 +1,8 @@
 """Static checks of every C++, CUDA and Python file, where the tools are installed.
 
 cppcheck sees everything, .cu files as the C++ that the CPU runtime makes of them. clang-tidy, with
-the checks of .clang-tidy, is slow: the C++ lessons each time, all the rest in the long form.
+the checks of .clang-tidy, is slow: the C++ lessons each time, in the long form all the rest but the
+kernel tests, which are no files of their own: each includes a lesson.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from tools.course import ROOT
 LONG = bool(os.environ.get("LESSONS_LONG"))
 LESSONS = course.lessons()
 RUNTIME = sorted((ROOT / "common" / "cuda_on_cpu" / "source").glob("*.cpp"))
-KERNEL_TESTS = sorted((ROOT / "tools" / "tests" / "kernels").glob("*.cpp"))
+HARNESS = ROOT / "tools" / "tests" / "kernels"
+KERNEL_TESTS = sorted(HARNESS.glob("*.c*"))
+PROBES = sorted((ROOT / "tools").glob("*.cu"))
 PYTHON = sorted((ROOT / "tools").rglob("*.py"))
 
 # What cppcheck 2.10 gets wrong, and why it is wrong.
@@ -55,7 +58,7 @@ class Lint(unittest.TestCase):
         """A .cu file as C++; its messages still name the .cu file."""
         if path.suffix != ".cu":
             return path
-        target = self.directory / f"{path.stem}.cpp"
+        target = self.directory / f"{path.parent.name}-{path.stem}.cpp"
         target.write_text(cuda_on_cpu.rewrite_file(path, str(path.relative_to(ROOT))),
                           encoding="utf-8")
         return target
@@ -64,8 +67,9 @@ class Lint(unittest.TestCase):
         done = subprocess.run(
             [self.need("cppcheck"), "--std=c++17", "--language=c++", "--quiet",
              "--enable=warning,performance,portability", "--template=gcc",
-             *(f"-D{word}" for word in WORDS), *(f"--suppress={name}" for name in SUPPRESSED),
-             *map(str, files)], capture_output=True, text=True, check=False)
+             f"-I{HARNESS}", *(f"-D{word}" for word in WORDS),
+             *(f"--suppress={name}" for name in SUPPRESSED), *map(str, files)],
+            capture_output=True, text=True, check=False)
         return (done.stdout + done.stderr).strip()
 
     def run_clang_tidy(self, files: list[Path]) -> str:
@@ -84,8 +88,8 @@ class Lint(unittest.TestCase):
 
 class Cpp(Lint):
     def test_cppcheck(self) -> None:
-        files = [self.as_cpp(lesson.file) for lesson in LESSONS]
-        self.assertEqual(self.run_cppcheck([*files, *RUNTIME]), "")
+        files = [*(lesson.file for lesson in LESSONS), *PROBES, *KERNEL_TESTS, *RUNTIME]
+        self.assertEqual(self.run_cppcheck([self.as_cpp(path) for path in files]), "")
 
     def test_cppcheck_finds_something(self) -> None:
         path = self.directory / "x.cpp"
@@ -94,7 +98,7 @@ class Cpp(Lint):
 
     def test_clang_tidy(self) -> None:
         files = [lesson.file for lesson in LESSONS if LONG or lesson.language == "c++"]
-        self.assertEqual(self.run_clang_tidy(files + (RUNTIME if LONG else [])), "")
+        self.assertEqual(self.run_clang_tidy(files + (PROBES + RUNTIME if LONG else [])), "")
 
     def test_clang_tidy_finds_something(self) -> None:
         path = self.directory / "x.cpp"

@@ -280,7 +280,8 @@ def end_on_signals() -> None:
 
 def reason(error: OSError) -> str:
     """What the system says, and of which file where there is one."""
-    return (f"{error.filename}: " if error.filename else "") + (error.strerror or str(error))
+    name = error.filename2 or error.filename  # The second is the one that is written.
+    return (f"{name}: " if name else "") + (error.strerror or str(error))
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -199,6 +199,14 @@ class Output(BadInput):
             with self.subTest(command[2]):
                 self.expect_one_line(command, "missing", "No such file or directory")
 
+    def test_a_folder_in_the_place_of_a_file(self) -> None:
+        kernel, folder = self.file("one.cu", KERNEL), self.directory / "folder"
+        folder.mkdir()
+        self.expect_one_line(tool("cuda_on_cpu.py", "--rewrite", kernel, folder),
+                             "cuda_on_cpu.py: ", f"{folder}: Is a directory")
+        self.assertEqual(sorted(path.name for path in self.directory.iterdir()),
+                         ["folder", "one.cu"])
+
 
 class Programs(BadInput):
     """What the transcript check has to survive."""

@@ -90,11 +90,11 @@ bool findDevice(cudaDeviceProp* device, const char** why) {
 
 // ---- Step 1: count each chunk. 1 byte per element ----------------------------------------------
 
-// Every block owns one chunk, here and in step 3. g_counts[chunk][bin] receives how many keys of
-// the chunk fall into the bin. Any grid that covers n keys, any block size; chunk_keys is a
-// multiple of 16.
+// Every block owns one chunk, here and in step 3. g_counts[bin * chunks + chunk] receives how many
+// keys of the chunk fall into the bin. Launch `chunks` blocks of any size that cover n keys;
+// chunk_keys is a multiple of 16.
 __global__ void countChunks(const unsigned char* __restrict__ g_keys, unsigned n,
-                            unsigned chunk_keys, unsigned (*g_counts)[kBins]) {
+                            unsigned chunk_keys, unsigned* g_counts) {
   // A column per lane: the counter of bin b for lane l is in bank l, so lanes never collide.
   __shared__ unsigned s_column[kBins][kLanes];
   for (unsigned i = threadIdx.x; i < kBins * kLanes; i += blockDim.x) {
@@ -124,11 +124,38 @@ __global__ void countChunks(const unsigned char* __restrict__ g_keys, unsigned n
     unsigned sum = 0;
     // Start at another lane in every thread, or all 32 would read the same bank.
     for (unsigned k = 0; k < kLanes; ++k) sum += s_column[bin][(k + bin) % kLanes];
-    g_counts[blockIdx.x][bin] = sum;
+    g_counts[bin * gridDim.x + blockIdx.x] = sum;
   }
 }
 
-// ---- Steps 2 and 3: offsets from the counts, then place ----------------------------------------
+// ---- Step 2: counts become offsets, per bin over the chunks ------------------------------------
+
+// Inclusive scan over the lanes of a warp. All 32 lanes call it.
+__device__ __forceinline__ unsigned scanLanes(unsigned value) {
+  for (unsigned step = 1; step < kLanes; step *= 2) {
+    const unsigned left = __shfl_up_sync(kAllLanes, value, step);
+    if (threadIdx.x % kLanes >= step) value += left;
+  }
+  return value;
+}
+
+// One warp a bin: its counts in g_counts become the number of the bin's keys in earlier chunks, and
+// g_totals[bin] receives the number in all. Launch kBins warps in whole blocks.
+__global__ void scanChunks(unsigned* g_counts, unsigned chunks, unsigned* g_totals) {
+  const unsigned bin = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes;
+  unsigned before = 0;
+#pragma unroll 4
+  for (unsigned first = 0; first < chunks; first += kLanes) {
+    const unsigned chunk = first + threadIdx.x % kLanes;
+    const unsigned count = chunk < chunks ? g_counts[bin * chunks + chunk] : 0;
+    const unsigned upto = before + scanLanes(count);
+    if (chunk < chunks) g_counts[bin * chunks + chunk] = upto - count;
+    before = __shfl_sync(kAllLanes, upto, kLanes - 1);
+  }
+  if (threadIdx.x % kLanes == 0) g_totals[bin] = before;
+}
+
+// ---- Step 3: place. A block walks its chunk tile by tile ---------------------------------------
 
 // What a block has in shared memory. A tile is what it sorts at once. Large tiles make long runs of
 // equal keys, and long runs make whole 32-byte sectors when they are written.
@@ -136,10 +163,9 @@ template <int kRows>
 struct Shared {
   static constexpr unsigned kKeys = kThreads * kRows;
   static_assert(kKeys <= 65536, "an index within the tile has 16 bits");
-  unsigned count[kWarps][kBins];         // of the warp's keys; then where in the tile they start
-  unsigned total[kBins], before[kBins];  // keys of the bin: in all chunks, in earlier chunks
-  unsigned bin_end[kBins];               // where the bin ends in the whole output
-  unsigned to_global[kBins];             // from a place in the tile to one in the output
+  unsigned count[kWarps][kBins];  // of the warp's keys; then where in the tile they start
+  unsigned bin_end[kBins];        // where the bin ends in the whole output
+  unsigned to_global[kBins];      // from a place in the tile to one in the output
   unsigned warp_sum[kWarps], first_bin;
   unsigned sorted[1 + kKeys];  // 0, below all others; then entries: key << 16 | index in the tile
 };
@@ -147,13 +173,9 @@ struct Shared {
 // Exclusive scan over the bins. Thread t brings the value of bin t, threads without a bin bring 0.
 // All threads of the block call it; it contains one barrier.
 __device__ __forceinline__ unsigned scanBins(unsigned value, unsigned* s_warp_sum) {
-  const unsigned lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
-  unsigned upto = value;
-  for (unsigned step = 1; step < kLanes; step *= 2) {
-    const unsigned left = __shfl_up_sync(kAllLanes, upto, step);
-    if (lane >= step) upto += left;
-  }
-  if (lane == kLanes - 1) s_warp_sum[warp] = upto;
+  const unsigned warp = threadIdx.x / kLanes;
+  unsigned upto = scanLanes(value);
+  if (threadIdx.x % kLanes == kLanes - 1) s_warp_sum[warp] = upto;
   __syncthreads();
   for (unsigned k = 0; k < warp; ++k) upto += s_warp_sum[k];
   return upto - value;
@@ -251,14 +273,15 @@ __device__ __forceinline__ void fillKeys(unsigned char* g_sorted, unsigned begin
   }
 }
 
-// Sorts what countChunks counted: launch it with as many blocks, kThreads threads and
-// sizeof(Shared<kRows>) bytes of dynamic shared memory. A block walks its chunk tile by tile.
+// The whole of step 3: launch it with as many blocks as countChunks, kThreads threads and
+// sizeof(Shared<kRows>) bytes of dynamic shared memory. g_before and g_totals are from scanChunks.
 // *g_repairs grows by the number of tiles whose atomics were not served in lane order.
 template <int kRows>
 __global__ void __launch_bounds__(kThreads)
     sortChunks(const unsigned char* __restrict__ g_keys, unsigned n, unsigned chunk_keys,
-               const unsigned (*__restrict__ g_counts)[kBins], unsigned char* __restrict__ g_sorted,
-               unsigned* __restrict__ g_index, unsigned* g_repairs) {
+               const unsigned* __restrict__ g_before, const unsigned* __restrict__ g_totals,
+               unsigned char* __restrict__ g_sorted, unsigned* __restrict__ g_index,
+               unsigned* g_repairs) {
   extern __shared__ unsigned s_memory[];
   Shared<kRows>& s = *reinterpret_cast<Shared<kRows>*>(s_memory);
   const unsigned lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
@@ -266,29 +289,16 @@ __global__ void __launch_bounds__(kThreads)
   const bool owns_bin = threadIdx.x < kBins;
   const unsigned begin = min(blockIdx.x * chunk_keys, n), end = min(begin + chunk_keys, n);
 
-  // The first tile's keys are on their way during step 2.
   const unsigned first = warp * kRows * kLanes + lane;  // this thread's key in the warp's row 0
   unsigned key[kRows];
   loadKeys(g_keys + begin + first, static_cast<int>(end - begin) - static_cast<int>(first), key);
-
-  // Step 2. Every block adds up what it needs of the counts: 1 KiB per chunk, out of the cache.
-  if (owns_bin) s.total[bin] = s.before[bin] = 0;
-  if (threadIdx.x == 0) s.sorted[0] = 0;
   for (unsigned k = lane; k < kBins; k += kLanes) s.count[warp][k] = 0;
-  __syncthreads();
-  unsigned total = 0, before = 0;
-#pragma unroll 8
-  for (unsigned chunk = threadIdx.x / kBins; chunk < gridDim.x; chunk += kThreads / kBins) {
-    const unsigned count = g_counts[chunk][bin];
-    total += count;
-    if (chunk < blockIdx.x) before += count;
-  }
-  atomicAdd(&s.total[bin], total);
-  atomicAdd(&s.before[bin], before);
-  __syncthreads();
-  total = owns_bin ? s.total[bin] : 0;
+  if (threadIdx.x == 0) s.sorted[0] = 0;
+
+  const unsigned total = owns_bin ? g_totals[bin] : 0;
   const unsigned bin_begin = scanBins(total, s.warp_sum);
-  unsigned next = bin_begin + s.before[bin];  // where this chunk's next key of the bin goes
+  // Where this chunk's next key of the bin goes.
+  unsigned next = bin_begin + g_before[bin * gridDim.x + blockIdx.x];
   if (owns_bin) {
     s.bin_end[bin] = bin_begin + total;
     if (bin_begin <= begin && begin < bin_begin + total) s.first_bin = bin;
@@ -368,7 +378,10 @@ class CountingSort {
   static constexpr unsigned kTile = Shared<kRows>::kKeys;
 
   explicit CountingSort(const cudaDeviceProp& device)
-      : most_chunks_(device.multiProcessorCount), counts_(kBins * most_chunks_), repairs_(1) {
+      : most_chunks_(device.multiProcessorCount),
+        counts_(kBins * most_chunks_),
+        totals_(kBins),
+        repairs_(1) {
     CUDA_CHECK(cudaMemset(repairs_.data, 0, sizeof(unsigned)));
     CUDA_CHECK(cudaFuncSetAttribute(sortChunks<kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     sizeof(Shared<kRows>)));
@@ -383,11 +396,12 @@ class CountingSort {
     // is started for nothing.
     const unsigned chunk_keys = std::max(ceilDiv(ceilDiv(n, most_chunks_), 16) * 16, 1024u);
     const unsigned chunks = ceilDiv(n, chunk_keys);
-    const auto counts = reinterpret_cast<unsigned(*)[kBins]>(counts_.data);
-    countChunks<<<chunks, 1024>>>(d_keys, n, chunk_keys, counts);
+    countChunks<<<chunks, 1024>>>(d_keys, n, chunk_keys, counts_.data);
+    CUDA_CHECK(cudaGetLastError());
+    scanChunks<<<kBins * kLanes / 256, 256>>>(counts_.data, chunks, totals_.data);
     CUDA_CHECK(cudaGetLastError());
     sortChunks<kRows><<<chunks, kThreads, sizeof(Shared<kRows>)>>>(
-        d_keys, n, chunk_keys, counts, d_sorted, d_index, repairs_.data);
+        d_keys, n, chunk_keys, counts_.data, totals_.data, d_sorted, d_index, repairs_.data);
     CUDA_CHECK(cudaGetLastError());
   }
 
@@ -400,7 +414,7 @@ class CountingSort {
 
  private:
   unsigned most_chunks_;
-  DeviceArray<unsigned> counts_, repairs_;
+  DeviceArray<unsigned> counts_, totals_, repairs_;
 };
 
 // ---- Inputs and the check ----------------------------------------------------------------------

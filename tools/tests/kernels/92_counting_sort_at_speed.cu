@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Lesson 92's kernels. The two of the sort have fixed shapes and are tested through CountingSort,
+// Lesson 92's kernels. The three of the sort have fixed shapes and are tested through CountingSort,
 // with tiles of both sizes; the case's grid is the number of chunks.
 #include "harness.h"
 
@@ -89,7 +89,7 @@ void testInputs(const Case& c) {
 
 int main(int argc, char** argv) {
   return runTests(argc, argv,
-                  {{"countChunks, sortChunks", testBothSorts, 1 << 30, 4097, false},
+                  {{"countChunks, scanChunks, sortChunks", testBothSorts, 1 << 30, 4097, false},
                    {"countWrong", testJudge},
                    {"makeKeys", testInputs}});
 }

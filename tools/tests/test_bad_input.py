@@ -261,7 +261,7 @@ class Programs(BadInput):
     def test_a_command_that_a_page_quotes(self) -> None:
         """sync_docs.py runs it; it leaves a child that keeps its output open."""
         script = self.file("hang.py", "import os, time\nprint('hello', flush=True)\n"
-                           "if os.fork() == 0:\n    time.sleep(300)\n")
+                           "if os.fork() == 0:\n    time.sleep(20)\n")
         page = self.file("page.md", f"<!-- run: python3 {script} | hello -->\n<!-- end -->\n")
         before = page.read_text()
         self.expect_one_line(tool("sync_docs.py", "--runs", page), "page.md:1", "left a process")

@@ -5,8 +5,8 @@
 // Lesson 19 models hist[b]++ without atomics: warps take turns, and in each turn a bucket gains at
 // most one. Here the same increments run on a device. The model turns out to be an upper bound and
 // no estimate: a real GPU has thousands of warps under way, nearly all of them read the same stale
-// value, and of sixteen million increments some hundreds survive. The races are meant: a race
-// detector reports both of the first two kernels, and it is right.
+// value, and of sixteen million increments fewer than one in a thousand survives. The races are
+// meant: a race detector reports both of the first two kernels, and it is right.
 //
 // Build: nvcc -std=c++17 -O2 -arch=sm_75 90_race_on_hardware.cu -o race_on_hardware
 // Run:   ./race_on_hardware

@@ -37,13 +37,16 @@
 #ifndef HISTOGRAM_CALLS
 #define HISTOGRAM_CALLS 20  // calls in a row that one run may take the mean of
 #endif
+#ifndef HISTOGRAM_BLOCKS
+#define HISTOGRAM_BLOCKS 1000000  // at most; with few of them a slow sanitizer sees all loops
+#endif
 #ifndef HISTOGRAM_LOADS
 #define HISTOGRAM_LOADS 2  // 16-byte loads that a counting thread has in flight
 #endif
 constexpr std::size_t kSmallBytes = HISTOGRAM_SMALL_BYTES;
 constexpr std::size_t kLargeBytes = HISTOGRAM_LARGE_BYTES;
 constexpr int kRuns = HISTOGRAM_RUNS;
-constexpr std::size_t kBytesPerRun = 640u * 1024 * 1024;  // so a run of 64 MiB is 10 calls
+constexpr std::size_t kBytesPerRun = 10 * kSmallBytes;  // a small input is called more often
 
 constexpr int kBins = 256;
 constexpr int kLanes = 32;      // of a warp, and as many as shared memory has banks
@@ -60,6 +63,7 @@ constexpr int kBytesPerVector = 16;
 
 static_assert(kBins * kLanes * sizeof(unsigned int) <= 48 * 1024, "a table must fit 48 KiB");
 static_assert(kLargeBytes < 0xffffffffu && kSmallBytes <= kLargeBytes, "32-bit counters");
+static_assert(kSmallBytes >> 2 * (kSweepSteps - 1) > 0, "the last table would end with no bytes");
 static_assert(kRuns >= 1 && HISTOGRAM_CALLS >= 1, "nothing would be measured");
 
 using Bytes = std::vector<unsigned char>;
@@ -163,8 +167,8 @@ __device__ unsigned int sumOfBytes(uint4 v) {
 }
 
 // snippet: read-floor
-// The floor: day 29's sum with nothing changed but the loads. A thread has kFloorLoads of them
-// under way, 16 bytes each, before it uses the first.
+// The floor: day 29's sum with wide loads, and the grid of this lesson's histograms. A thread has
+// kFloorLoads loads under way, 16 bytes each, before it uses the first.
 __global__ void __launch_bounds__(kThreads)
     sumVectors(const unsigned char* input, std::size_t size, unsigned int* partials) {
   const Parts parts = partsOf(input, size);
@@ -261,8 +265,8 @@ __device__ void countVector(unsigned int* s_column, uint4 v) {
 // - smaller blocks: more tables to zero and to merge;
 // - half of the blocks stopping early so that merges do not meet, and merging two bins with one
 //   64-bit atomic: no difference;
-// - no second table: a memset before each launch takes a few percent at 64 MiB, and a ticket by
-//   which the last block finds out that it has to copy the bins takes more than the memset.
+// - no second table: a memset before each launch takes longer at 64 MiB, and a ticket by which the
+//   last block finds out that it has to copy the bins takes longer still.
 // Still to be paid on 64 MiB, and lost in the noise on 1 GiB: zeroing, summing and merging tables.
 
 // snippet: column-kernel
@@ -344,7 +348,7 @@ struct Device {
 // At most kBlocksPerSm blocks an SM, and no more than have a vector for every thread.
 int blocksFor(const Device& device, std::size_t size) {
   const std::size_t useful = (size / kBytesPerVector + kThreads - 1) / kThreads;
-  const std::size_t most = static_cast<std::size_t>(device.sms) * kBlocksPerSm;
+  const std::size_t most = std::min(device.sms * kBlocksPerSm, HISTOGRAM_BLOCKS);
   return static_cast<int>(std::max<std::size_t>(1, std::min(useful, most)));
 }
 
@@ -525,15 +529,18 @@ struct Row {
   float ms;
 };
 
-// The median of kRuns runs; a run is the mean of several calls in a row, so that the pair of events
-// around it weighs little. What a call needs to start from zero is part of the call.
+// How many calls in a row make a run: enough that the pair of events around them weighs little.
+int callsPerRun(std::size_t size) {
+  const std::size_t fitting = kBytesPerRun / size;
+  return static_cast<int>(
+      std::max<std::size_t>(1, std::min<std::size_t>(fitting, HISTOGRAM_CALLS)));
+}
+
+// The median of kRuns runs. What a call needs to start from zero is part of the call.
 template <class Call>
 float medianTime(std::size_t size, Call call) {
-  const std::size_t fitting = size > 0 ? kBytesPerRun / size : HISTOGRAM_CALLS;
-  const int calls =
-      static_cast<int>(std::max<std::size_t>(1, std::min<std::size_t>(fitting, HISTOGRAM_CALLS)));
   std::vector<float> times;
-  for (int run = 0; run < kRuns; ++run) times.push_back(timeKernel(1, calls, call));
+  for (int run = 0; run < kRuns; ++run) times.push_back(timeKernel(1, callsPerRun(size), call));
   std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
   return times[kRuns / 2];
 }
@@ -575,8 +582,8 @@ void measureSize(Device& device, unsigned char* d_input, std::size_t size, std::
 
 // Kernels that are so fast are timed by how quickly launches follow each other; that counts too.
 // On an H200 CUB, which launches two kernels, wins nowhere in this table. One table has less to
-// zero and to merge than columns: it is ahead by a little on small inputs of uniform bytes or text,
-// and at most sizes on all one byte, its best case.
+// zero and to merge than columns: it is often ahead on small inputs, and at most sizes on all one
+// byte, its best case.
 struct SweepRow {
   std::size_t size;
   const char* input;
@@ -659,6 +666,26 @@ void printSweep(const std::vector<SweepRow>& rows, int cache_bytes) {
   }
 }
 
+// What the first table says of its largest size: how far day 29's floor is from the real one, and
+// how near to that the histograms come on the input that suits them least.
+void printVerdict(const std::vector<Row>& rows) {
+  float one_table = 1e9f, columns = 1e9f, byte_loads = 1e9f;  // the least of each over the inputs
+  for (const Row& row : rows) {
+    if (row.size != rows.back().size) continue;
+    const float floor_ms = timeOf(rows, row, "sum, 16-byte loads");
+    one_table = std::min(one_table, floor_ms / timeOf(rows, row, kOneTable.name));
+    columns = std::min(columns, floor_ms / timeOf(rows, row, kColumns.name));
+    byte_loads = std::min(byte_loads, timeOf(rows, row, "sum, byte loads") / floor_ms);
+  }
+  std::printf("\nAt %zu bytes the sum by byte loads, day 29's floor, takes %.1f times as long as\n",
+              rows.back().size, byte_loads);
+  std::printf("the sum by 16-byte loads. On the worst input one table a block gets to %.1f %% of\n",
+              100.0f * one_table);
+  std::printf("that floor, and a column per lane to %.1f %%: with a column for each lane no two\n",
+              100.0f * columns);
+  std::printf("lanes of a warp meet in a bank, whatever the bytes are.\n");
+}
+
 int main() {
   cudaDeviceProp properties;
   const char* why = "";
@@ -684,15 +711,12 @@ int main() {
               properties.minor);
   std::printf("kernels:  %d threads a block, %d blocks an SM, %d loads of %d bytes in flight\n",
               kThreads, kBlocksPerSm, kLoads, kBytesPerVector);
-  std::printf("times:    median of %d runs; a run is the mean of several calls in a row\n\n",
-              kRuns);
+  std::printf(
+      "times:    median of %d runs; a run is the mean of %d calls, of %d at the large size\n\n",
+      kRuns, callsPerRun(kSmallBytes), callsPerRun(kLargeBytes));
   if (!has_room) std::printf("left out for want of memory: %zu in size\n\n", kLargeBytes);
   printRows(rows);
   printSweep(sweep, properties.l2CacheSize);
-  std::printf(
-      "\nDay 29's floor, the sum by byte loads, is a limit of its load instructions and not\n");
-  std::printf(
-      "of the memory. With a column for each lane no two lanes of a warp meet in a bank,\n");
-  std::printf("whatever the bytes are, and counting follows reading down to the real floor.\n");
+  printVerdict(rows);
   return 0;
 }

@@ -122,7 +122,29 @@ def floor_rows_agree(found: Evidence) -> list[str]:
             if not over or not follows(row[column], over, row["time (ms)"], scale):
                 problems.append(f"{column} of '{row['kernel']}', {row['input']}, {row['size']}: "
                                 f"{row[column]} does not follow from {over} and {row['time (ms)']}")
-    return problems + winners_agree(found, [row for row in rows if "kernel" not in row])
+    return (problems + verdict_agrees(found, main_rows)
+            + winners_agree(found, [row for row in rows if "kernel" not in row]))
+
+
+def verdict_agrees(found: Evidence, rows: list[dict[str, str]]) -> list[str]:
+    """The closing lines: the least of each figure over the inputs of the largest size."""
+    said = re.search(r"At (\d+) bytes the sum by byte loads, .* takes (\S+) times as long as\nthe "
+                     r"sum by 16-byte loads\. .* one table a block gets to (\S+) % of\nthat floor, "
+                     r"and a column per lane to (\S+) %", found.stdout)
+    if said is None:
+        return ["the closing lines, about the largest size, were not found"]
+    problems = []
+    for figure, kernel in ((3, "one table a block"), (4, "column per lane")):
+        shares = [row["of floor (%)"] for row in rows
+                  if row["size"] == said[1] and row["kernel"] == kernel]
+        if said[figure] != min(shares, key=float, default=""):
+            problems.append(f"{kernel}: said to get to {said[figure]} %, the table has {shares}")
+    ratios = [100.0 / float(row["of floor (%)"]) for row in rows
+              if row["size"] == said[1] and row["kernel"] == "sum, byte loads"]
+    if not ratios or abs(float(said[2]) / min(ratios) - 1.0) > 0.015:
+        problems.append(f"byte loads are said to take {said[2]} times as long, and the table says "
+                        f"{ratios}")
+    return problems
 
 
 def winners_agree(found: Evidence, rows: list[dict[str, str]]) -> list[str]:

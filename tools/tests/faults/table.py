@@ -253,6 +253,11 @@ LESSON_92 = [
           "if (chunk < chunks) g_counts[bin * chunks + chunk] = upto - count;",
           "if (chunk < chunks) g_counts[bin * chunks + chunk] = upto;", "kernels",
           "every chunk's keys land behind their places"),
+    Fault("92 keeps the counters of the tile before", L92,
+          "    __syncthreads();\n\n    for (unsigned k = lane; k < kBins; k += kLanes) "
+          "s.count[warp][k] = 0;\n", "    __syncthreads();\n\n", "kernels", "missing zeroing"),
+    Fault("92 writes every tile of a block to the same places", L92, "next += in_tile;",
+          "if (n == 0) next += in_tile;", "kernels", "only a block's second tile shows it"),
     Fault("92 times a sort that does nothing", L92,
           "medianMs([&] { sort(bench.keys.data, n, bench.sorted.data, bench.index.data); });",
           "medianMs([&] { sort(bench.keys.data, 0, bench.sorted.data, bench.index.data); });",

@@ -101,7 +101,18 @@ def floor_output(times: dict[tuple[int, str, str], float],
     for size, name, cub, one, lane in sweep:
         lines.append(f"{size:10d}  {name:<13}  {1e3 * cub:8.2f}  {1e3 * one:14.2f}  "
                      f"{1e3 * lane:20.2f}")
-    return "\n".join([*lines, "", "The largest size at which a kernel wins:", wins, ""])
+    largest = max(size for size, _, _ in times)
+    least = {kernel: min(100 * times[largest, name, "sum, 16-byte loads"]
+                         / times[largest, name, kernel] for name in FLOOR_INPUTS)
+             for kernel in FLOOR_KERNELS}
+    ratio = min(times[largest, name, "sum, byte loads"] / times[largest, name, "sum, 16-byte loads"]
+                for name in FLOOR_INPUTS)
+    return "\n".join([
+        *lines, "", "The largest size at which a kernel wins:", wins, "",
+        f"At {largest} bytes the sum by byte loads, day 29's floor, takes {ratio:.1f} times as long as",
+        f"the sum by 16-byte loads. On the worst input one table a block gets to "
+        f"{least['one table a block']:.1f} % of",
+        f"that floor, and a column per lane to {least['column per lane']:.1f} %: and so on.", ""])
 
 
 FLOOR_KERNELS = ("sum, byte loads", "sum, 16-byte loads", "sum, tuned further", "CUB HistogramEven",

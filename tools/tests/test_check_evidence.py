@@ -1,6 +1,7 @@
 """The check of evidence: each defect is caught, and what is committed here has none."""
 
 import random
+import re
 import shutil
 import unittest
 from unittest import mock
@@ -302,6 +303,17 @@ class AtTheFloor(unittest.TestCase):
         for old, new in (("one table 1", "one 1"), ("all one byte   CUB 0", "all bytes   CUB 0"),
                          ("  all one byte   CUB 0", "  CUB 0")):
             self.assertEqual(len(self.problems(text.replace(old, new))), 1, new)
+
+    def test_the_closing_lines(self) -> None:
+        text = self.output()
+        said = re.search(r"takes (\S+) times.*\n.* to (\S+) % of\n.*lane to (\S+) %", text)
+        for group, problem in ((1, "byte loads are said"), (2, "one table a block: said"),
+                               (3, "column per lane: said")):
+            begin, end = said.span(group)
+            problems = self.problems(f"{text[:begin]}{float(said[group]) + 0.3:.1f}{text[end:]}")
+            self.assertEqual(len(problems), 1, problems)
+            self.assertIn(problem, problems[0])
+        self.assertIn("were not found", self.problems(text.replace("floor, and a", "floor and a"))[0])
 
     def test_faster_than_the_card_on_a_large_input(self) -> None:
         times = {(1073742435, name, kernel): 0.2 for name in FLOOR_INPUTS

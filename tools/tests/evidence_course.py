@@ -109,7 +109,7 @@ def floor_output(times: dict[tuple[int, str, str], float],
                 for name in FLOOR_INPUTS)
     return "\n".join([
         *lines, "", "The largest size at which a kernel wins:", wins, "",
-        f"At {largest} bytes the sum by byte loads, day 29's floor, takes {ratio:.1f} times as long as",
+        f"At {largest} bytes the sum by byte loads, the floor, takes {ratio:.1f} times as long as",
         f"the sum by 16-byte loads. On the worst input one table a block gets to "
         f"{least['one table a block']:.1f} % of",
         f"that floor, and a column per lane to {least['column per lane']:.1f} %: and so on.", ""])

@@ -313,7 +313,8 @@ class AtTheFloor(unittest.TestCase):
             problems = self.problems(f"{text[:begin]}{float(said[group]) + 0.3:.1f}{text[end:]}")
             self.assertEqual(len(problems), 1, problems)
             self.assertIn(problem, problems[0])
-        self.assertIn("were not found", self.problems(text.replace("floor, and a", "floor and a"))[0])
+        problems = self.problems(text.replace("floor, and a", "floor and a"))
+        self.assertIn("were not found", problems[0])
 
     def test_faster_than_the_card_on_a_large_input(self) -> None:
         times = {(1073742435, name, kernel): 0.2 for name in FLOOR_INPUTS

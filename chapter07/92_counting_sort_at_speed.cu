@@ -41,8 +41,9 @@ constexpr int kBins = 256;  // one per byte value
 constexpr int kLanes = 32;
 constexpr int kWarps = 24;
 constexpr int kThreads = kWarps * kLanes;
-constexpr int kBigRows = 32;   // of 32 keys, for each warp in a tile: 122 KiB of shared memory
-constexpr int kSmallRows = 8;  // 50 KiB, for cards that have less
+// In a tile each warp has so many rows of 32 keys, one key for each lane.
+constexpr int kBigRows = 32;   // takes 122 KiB of shared memory
+constexpr int kSmallRows = 8;  // takes 50 KiB, for cards that have less
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 static_assert(SORT_KEYS < 1u << 31 && SORT_HUGE_KEYS < 1u << 31,
@@ -170,7 +171,9 @@ struct Shared {
   unsigned bin_end[kBins];        // where the bin ends in the whole output
   unsigned to_global[kBins];      // from a place in the tile to one in the output
   unsigned warp_sum[kWarps], first_bin;
-  unsigned sorted[1 + kKeys];  // 0, below all others; then entries: key << 16 | index in the tile
+  // sorted[0] is 0, so that the first entry, too, has one before it that is no greater. Place p of
+  // the tile is sorted[1 + p]. An entry is key << 16 | index in the tile.
+  unsigned sorted[1 + kKeys];
 };
 
 // Exclusive scan over the bins. Thread t brings the value of bin t, threads without a bin bring 0.
@@ -199,7 +202,7 @@ __device__ __forceinline__ void loadKeys(const unsigned char* g_first, int left,
 // 3b. Rank: how many equal keys come before this one in the warp's rows. atomicAdd on a counter of
 // the warp's own returns just that, row after row: one instruction per 32 keys, where a rank built
 // from ballots takes several for each of the eight bits. Two equal keys of ONE row may be served in
-// any order; 3e deals with that. On return key[row] holds rank << 8 | key.
+// any order; 3e finds that out. On return key[row] holds rank << 8 | key.
 template <int kRows>
 __device__ __forceinline__ void rankInWarp(unsigned (&key)[kRows], unsigned* s_count) {
   const unsigned lane = threadIdx.x % kLanes;
@@ -238,14 +241,15 @@ __device__ __forceinline__ bool writeIndices(const Shared<kRows>& s, unsigned ti
   return ascends;
 }
 
-// The repair: one round of odd-even transposition, a sort that only ever swaps neighbors. Equal
-// keys of a row that were served out of order stand next to each other. There are at most 32 of
-// them, and m neighbors are in order after m / 2 rounds: 16 rounds put every tile right.
+// 3e, where needed: the repair. This is one round of odd-even transposition, a sort that only ever
+// swaps neighbors. Equal keys of a row that were served out of order stand next to each other.
+// There are at most 32 of them, and m neighbors are in order after m / 2 rounds: 16 rounds put
+// every tile right.
 template <int kRows>
 __device__ void swapNeighbors(Shared<kRows>& s) {
   for (unsigned odd = 0; odd < 2; ++odd) {
     for (unsigned i = 2 * threadIdx.x + odd; i < s.kKeys; i += 2 * kThreads) {
-      const unsigned a = s.sorted[i], b = s.sorted[i + 1];  // the very first may be the 0
+      const unsigned a = s.sorted[i], b = s.sorted[i + 1];
       s.sorted[i] = min(a, b);
       s.sorted[i + 1] = max(a, b);
     }
@@ -276,9 +280,10 @@ __device__ __forceinline__ void fillKeys(unsigned char* g_sorted, unsigned begin
   }
 }
 
-// The whole of step 3: launch it with as many blocks as countChunks, kThreads threads and
-// sizeof(Shared<kRows>) bytes of dynamic shared memory. g_before and g_totals are from scanChunks.
-// *g_repairs grows by the number of tiles whose atomics were not served in lane order.
+// The whole of step 3, with 3c and 3d in its loop. Launch it with as many blocks as countChunks,
+// kThreads threads and sizeof(Shared<kRows>) bytes of dynamic shared memory. g_before and g_totals
+// are from scanChunks. *g_repairs grows by the number of tiles whose atomics were not served in
+// lane order.
 template <int kRows>
 __global__ void __launch_bounds__(kThreads)
     sortChunks(const unsigned char* __restrict__ g_keys, unsigned n, unsigned chunk_keys,
@@ -349,6 +354,8 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
 
     for (unsigned k = lane; k < kBins; k += kLanes) s.count[warp][k] = 0;
+    // The indices are on their way before the whole block knows whether the order is right. If it
+    // is not, they are written again. __syncthreads_or is a barrier and asks all threads at once.
     bool repaired = false;
     while (__syncthreads_or(!writeIndices(s, tile, keys, first, g_index))) {
       swapNeighbors(s);

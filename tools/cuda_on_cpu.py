@@ -428,16 +428,18 @@ class CompileError(Exception):
 
 
 def run_compiler(command: list[str]) -> None:
-    try:
-        process = subprocess.Popen(command)
-    except FileNotFoundError:
-        raise SystemExit(f"cuda_on_cpu.py: {command[0]} is not installed") from None
-    try:
-        if process.wait() != 0:
-            raise CompileError
-    finally:
-        process.terminate()  # If it still runs: so that it removes its temporary files.
-        process.wait()
+    # A compiler that is ended may leave temporary files, so they get a directory that goes away.
+    with tempfile.TemporaryDirectory(prefix="cuda_on_cpu-", ignore_cleanup_errors=True) as scratch:
+        try:
+            process = subprocess.Popen(command, env={**os.environ, "TMPDIR": scratch})
+        except FileNotFoundError:
+            raise SystemExit(f"cuda_on_cpu.py: {command[0]} is not installed") from None
+        try:
+            if process.wait() != 0:
+                raise CompileError
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def compile_program(source: Path, build: Build, directory: Path) -> Path:

@@ -253,7 +253,6 @@ TIMING_PROGRAM = """
 #include <algorithm>
 #include <vector>
 #define SORT_TIMED_RUNS 5
-constexpr int kWarmupRuns = 3, kTimedRuns = 5;
 FUNCTION
 int main() {
   int launches = 0;

@@ -55,9 +55,9 @@ void testSort(const Case& c) {
 }
 
 // Sizes at which every block has one whole tile, a key less, and a second tile. `c` chooses among
-// them with sizes of 15, 16 and 17. Of the cases with many chunks a third is enough.
+// them with sizes of 15, 16 and 17. Of the cases with many chunks a few are enough.
 void testTileEdges(const Case& c) {
-  if (c.size < 15 || (c.grid > 3 && c.size < 17)) return;
+  if (c.size < 15 || (c.grid > 3 && (c.size < 17 || c.offset % 5 > 0))) return;
   Case edge = c;
   edge.grid = std::min(c.grid, 20);
   edge.size = edge.grid * kTile + c.size - 16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Lesson 92's kernels. sortChunks is tested through countingSort, which chooses its shape. The case's
-// grid is the number of chunks.
+// Lesson 92's kernels. sortChunks is tested through countingSort, which chooses its shape. The
+// case's grid is the number of chunks.
 #include "harness.h"
 
 #define main lesson_main

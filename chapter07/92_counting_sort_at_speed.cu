@@ -210,7 +210,7 @@ __device__ void repairBin(unsigned* s_entry, unsigned keys) {
 __device__ unsigned g_repairs;  // how many tiles needed it, in all sorts so far
 
 // The whole of step 2. Launch a block of kThreads threads for each chunk, with sizeof(Shared) bytes
-// of dynamic shared memory. g_counts is from countChunks. An H200 runs two blocks on an SM.
+// of dynamic shared memory. g_counts is from countChunks. An H200's multiprocessor runs two blocks.
 __global__ void __launch_bounds__(kThreads, 2)
     sortChunks(const unsigned char* __restrict__ g_keys, unsigned n, unsigned chunk_keys,
                const unsigned* __restrict__ g_counts, unsigned char* __restrict__ g_sorted,
@@ -270,10 +270,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     __syncthreads();
 
-    // 2e. Place: the start and the rank. Scattered writes are cheap in shared memory.
+    // 2e. Place: add the start to the rank. All reads come first, because the compiler may not move
+    // a read over a write that it could depend on.
+    for (int row = 0; row < kRows; ++row) key[row] += s.count[warp][key[row] & 0xff] << 8;
     for (int row = 0; row < kRows; ++row) {
-      const unsigned own = key[row] & 0xff;
-      s.sorted[1 + s.count[warp][own] + (key[row] >> 8)] = own << 16 | (first + row * kLanes);
+      s.sorted[1 + (key[row] >> 8)] = (key[row] & 0xff) << 16 | (first + row * kLanes);
     }
     // The registers are free now: fetch the next tile, if any, while this one is written.
     const unsigned keys = min(end - tile, kTile);

@@ -36,7 +36,7 @@ from tools.evidence import NUMBER, Evidence, EvidenceError  # noqa: E402
 REQUIRED = (
     "20_privatized_histogram", "21_histogram_to_counting_sort", "90_race_on_hardware",
     "91_stable_counting_sort", "92_counting_sort_at_speed", "histogram", "histogram_at_the_floor",
-    "histogram_at_the_floor-counters", "compute_sanitizer")
+    "92_counting_sort_at_speed-counters", "histogram_at_the_floor-counters", "compute_sanitizer")
 LEAST_RUNS = {"21_histogram_to_counting_sort": 20}
 
 
@@ -174,6 +174,7 @@ def winners_agree(found: Evidence, rows: list[dict[str, str]]) -> list[str]:
     return problems
 
 
+COUNTERS = Rules(quotients=(("wavefronts per instruction", "wavefronts", "instructions", 1.0),))
 RULES: dict[str, Rules] = {
     "90_race_on_hardware": Rules(extra=race_stays_in_bounds),
     "92_counting_sort_at_speed": Rules(
@@ -188,8 +189,8 @@ RULES: dict[str, Rules] = {
         quotients=(("rate (GB/s)", "size", "time (ms)", 1e-6),),
         row_bytes=lambda row: evidence.number(row["size"]) if "size" in row else None,
         extra=floor_rows_agree),
-    "histogram_at_the_floor-counters": Rules(quotients=(
-        ("wavefronts per instruction", "wavefronts", "instructions", 1.0),)),
+    "histogram_at_the_floor-counters": COUNTERS,
+    "92_counting_sort_at_speed-counters": COUNTERS,
 }
 
 

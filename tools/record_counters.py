@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Record what the profiler counts in a lesson's kernels, as evidence: conflicts in shared memory.
 
-    python3 tools/record_counters.py [LESSON]     default: the one lesson that is about them
+    python3 tools/record_counters.py [LESSON]     default: the lesson of day 29 that is about them
     python3 tools/record_counters.py --commit ID --out DIR      as in record_evidence.py
 
 Builds the committed source, runs it under ncu (clocks as they are), and writes
 <chapter>/evidence/run-YYYY-MM-DD-<gpu>-<stem>-counters.txt: for each kernel that uses atomics in
 shared memory and each input, the warp instructions, the wavefronts that they took and the bank
-conflicts; and how many ATOMS.POPC.INC and other ATOMS instructions its machine code has.
+conflicts; and how many ATOMS.POPC.INC and other ATOMS instructions its machine code has. Of lesson
+92 all accesses to shared memory are counted, not only atomics.
 
 The lesson must pass its own check under the profiler. A kernel's launches on the largest input are
 told from the others by their number of instructions; they come input by input, equally many each.
+Where that number depends on the input, they are the kernel's last launches, one for each input.
 
 Exit status: 0 recorded, 1 refused (one line on stderr says why), 2 wrong use, 77 no GPU or no ncu.
 """
@@ -25,20 +27,13 @@ import shlex
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools import check_transcript, course, evidence, record_evidence  # noqa: E402
 from tools.evidence import EvidenceError  # noqa: E402
-
-# Profiled with these definitions: a largest size that fits every card, and few launches.
-DEFINES: dict[str, tuple[str, ...]] = {
-    "histogram_at_the_floor": ("HISTOGRAM_SMALL_BYTES=1049187", "HISTOGRAM_LARGE_BYTES=67109475",
-                               "HISTOGRAM_RUNS=1", "HISTOGRAM_CALLS=1"),
-}
-INPUTS = ("uniform bytes", "english text", "all one byte")
 
 # What is counted, by the first of these names that the profiler knows for the card.
 METRICS = {
@@ -49,8 +44,36 @@ METRICS = {
     "conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom",
                   "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"),
 }
+ALL_ACCESSES = {
+    "instructions": ("smsp__sass_inst_executed_op_shared", "smsp__inst_executed_op_shared"),
+    "wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared",),
+    "conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared",),
+}
 SAME = 0.02  # launches of one kernel on inputs of one size differ by less in their instructions
 ALIKE = 0.10  # launches on one and the same input differ by less in their wavefronts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a lesson is profiled: its definitions, its inputs on the largest size in their order, the
+    kernels (all without any), what is counted, and whether only each kernel's last launches count.
+    """
+    defines: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ("uniform bytes", "english text", "all one byte")
+    kernels: tuple[str, ...] = ()
+    metrics: dict[str, tuple[str, ...]] = field(default_factory=lambda: METRICS)
+    last: bool = False
+
+
+# A largest size that fits every card, and few launches.
+PLANS = {
+    "histogram_at_the_floor": Plan((
+        "HISTOGRAM_SMALL_BYTES=1049187", "HISTOGRAM_LARGE_BYTES=67109475", "HISTOGRAM_RUNS=1",
+        "HISTOGRAM_CALLS=1")),
+    "92_counting_sort_at_speed": Plan(
+        ("SORT_RUNS=1",), ("uniform bytes", "english text", "all one byte", "sorted", "two values"),
+        ("countChunks", "sortChunks"), ALL_ACCESSES, last=True),
+}
 
 
 @dataclass
@@ -69,12 +92,12 @@ def find_ncu() -> str | None:
     return found or (str(installed[-1]) if installed else None)
 
 
-def choose_metrics(ncu: str) -> dict[str, str]:
+def choose_metrics(ncu: str, wanted: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """A name that this profiler knows for each thing to count."""
     listed = record_evidence.capture([ncu, "--query-metrics"], "ncu --query-metrics")
     known = set(re.findall(r"^\s*([a-z0-9]+__\w+)", listed, re.MULTILINE))
     chosen = {}
-    for what, names in METRICS.items():
+    for what, names in wanted.items():
         chosen[what] = next((f"{name}.sum" for name in names if name in known), "")
         if not chosen[what]:
             raise EvidenceError(f"ncu knows none of {', '.join(names)} for this card")
@@ -103,21 +126,22 @@ def parse_launches(text: str, metrics: dict[str, str]) -> list[Launch]:
     return launches
 
 
-def per_input(launches: list[Launch]) -> dict[str, list[Launch]]:
-    """For each kernel that uses atomics in shared memory, a launch on each of the inputs."""
-    result = {}
+def per_input(launches: list[Launch], plan: Plan = Plan()) -> dict[str, list[Launch]]:
+    """For each kernel with instructions of the kind that is counted, a launch on each input."""
+    inputs, result = plan.inputs, {}
     for kernel in dict.fromkeys(launch.kernel for launch in launches):
         own = [launch for launch in launches if launch.kernel == kernel]
         most = max(launch.counts["instructions"] for launch in own)
         if most <= 0:
             continue
-        full = [one for one in own if one.counts["instructions"] >= most * (1 - SAME)]
-        if len(full) % len(INPUTS):
+        full = own[-len(inputs):] if plan.last else [
+            one for one in own if one.counts["instructions"] >= most * (1 - SAME)]
+        if not full or len(full) % len(inputs):
             raise EvidenceError(f"{kernel} was launched {len(full)} times on the largest input, "
-                                f"which is no multiple of {len(INPUTS)} inputs")
-        each = len(full) // len(INPUTS)
-        groups = [full[at * each:(at + 1) * each] for at in range(len(INPUTS))]
-        for name, group in zip(INPUTS, groups):
+                                f"which is no multiple of {len(inputs)} inputs")
+        each = len(full) // len(inputs)
+        groups = [full[at * each:(at + 1) * each] for at in range(len(inputs))]
+        for name, group in zip(inputs, groups):
             wavefronts = [one.counts["wavefronts"] for one in group]
             if max(wavefronts) > min(wavefronts) * (1 + ALIKE):
                 raise EvidenceError(f"{kernel} on {name}: its {each} launches are not alike "
@@ -125,7 +149,7 @@ def per_input(launches: list[Launch]) -> dict[str, list[Launch]]:
                                     "so they are not all on this input")
         result[kernel] = [group[0] for group in groups]
     if not result:
-        raise EvidenceError("no kernel uses atomics in shared memory")
+        raise EvidenceError("no kernel uses shared memory in the way that is counted")
     return result
 
 
@@ -151,17 +175,18 @@ def count_atoms(sass: str, capability: str, kernels: list[str]) -> dict[str, tup
     return counts
 
 
-def render(version: str, size: str, metrics: dict[str, str], launches: dict[str, list[Launch]],
+def render(version: str, plan: Plan, metrics: dict[str, str], launches: dict[str, list[Launch]],
            atoms: dict[str, tuple[int, int]], capability: str) -> str:
     """The text that becomes evidence."""
     width = max(map(len, [*launches, *atoms, "kernel"]))
-    lines = [f"ncu {version}, one launch of each kernel on each input, {size}", ""]
+    size = " ".join(plan.defines or ["the documented sizes"])
+    lines = [f"ncu {version}, one launch of each kernel on each input, built with {size}", ""]
     lines += [f"{what:<12} is {metric}" for what, metric in metrics.items()]
     lines += ["", f"{'kernel':<{width}}  {'input':<13}  {'instructions':>12}  {'wavefronts':>11}  "
                   f"{'conflicts':>11}  wavefronts per instruction"]
     for kernel, each in launches.items():
-        for name, launch in zip(INPUTS, each):
-            instructions, wavefronts, conflicts = (launch.counts[what] for what in METRICS)
+        for name, launch in zip(plan.inputs, each):
+            instructions, wavefronts, conflicts = (launch.counts[what] for what in metrics)
             lines.append(f"{kernel:<{width}}  {name:<13}  {instructions:12.0f}  {wavefronts:11.0f}"
                          f"  {conflicts:11.0f}  {wavefronts / instructions:26.3f}")
     lines += ["", f"instructions in the machine code for sm_{capability.replace('.', '')}",
@@ -172,7 +197,7 @@ def render(version: str, size: str, metrics: dict[str, str], launches: dict[str,
 
 
 def profile(lesson: course.Lesson, ncu: str, metrics: dict[str, str], kernels: list[str],
-            work: Path) -> list[Launch]:
+            work: Path, plan: Plan) -> list[Launch]:
     """Run the built lesson under ncu: its launches."""
     report = work / "report.csv"
     command = [ncu, "--clock-control", "none", "--csv", "--page", "raw",
@@ -187,10 +212,17 @@ def profile(lesson: course.Lesson, ncu: str, metrics: dict[str, str], kernels: l
                             f"{outcome.stopped}: {(errors or said.splitlines() or ['?'])[-1]}")
     if re.search(r"CPU \(\d+ workers?\)|cuda_on_cpu: ", said):
         raise EvidenceError("the kernels ran on the CPU; evidence is for runs on a GPU")
+    if plan.last:  # Then the lesson's last rows must be about these inputs, in this order.
+        rows = re.findall(r"^ *\d+  (\S.*?)  +[\d.]+ ", said, re.MULTILINE)
+        if tuple(rows[-len(plan.inputs):]) != plan.inputs:
+            raise EvidenceError(f"the last rows of {lesson.path} are about "
+                                f"{', '.join(rows[-len(plan.inputs):]) or 'nothing'}, not about "
+                                f"{', '.join(plan.inputs)}")
     return parse_launches(log, metrics)
 
 
 def record(lesson: course.Lesson, root: Path, ncu: str, options: argparse.Namespace) -> Path:
+    plan = PLANS.get(lesson.stem, Plan())
     source = lesson.file.read_bytes()
     commit = record_evidence.committed(root, {lesson.path.as_posix(): source}, options.commit)
     kernels = re.findall(r"__global__[^;{]*?\b(\w+)\s*\((?!\s*\d)", re.sub(
@@ -204,17 +236,16 @@ def record(lesson: course.Lesson, root: Path, ncu: str, options: argparse.Namesp
             machine, f"{lesson.stem}-counters")
         record_evidence.refuse_existing(target, options.out)
         line = record_evidence.line_for_card(lesson.build, machine["compute capability"])
-        line += "".join(f" -D{define}" for define in DEFINES.get(lesson.stem, ()))
+        line += "".join(f" -D{define}" for define in plan.defines)
         program = record_evidence.build(lesson, source, line, work)
-        metrics = choose_metrics(ncu)
-        launches = profile(lesson, ncu, metrics, list(dict.fromkeys(kernels)), work)
-        counted = per_input(launches)
+        metrics = choose_metrics(ncu, plan.metrics)
+        launches = profile(lesson, ncu, metrics, list(plan.kernels or dict.fromkeys(kernels)), work,
+                           plan)
+        counted = per_input(launches, plan)
         named = list(dict.fromkeys(re.sub(r"<.*", "", kernel) for kernel in counted))
         sass = record_evidence.capture(["cuobjdump", "--dump-sass", str(program)], "cuobjdump")
     version = re.search(r"Version (\S+)", record_evidence.capture([ncu, "--version"], "ncu"))
-    text = render(version[1] if version else "of unknown version",
-                  " ".join(["built with", *DEFINES.get(lesson.stem, ["the documented sizes"])]),
-                  metrics, counted,
+    text = render(version[1] if version else "of unknown version", plan, metrics, counted,
                   count_atoms(sass, machine["compute capability"], named),
                   machine["compute capability"])
     fields = record_evidence.header(

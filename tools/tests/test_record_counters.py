@@ -102,6 +102,9 @@ class Recording(EvidenceCourse):
             self.assertEqual((status, self.evidence()), (1, []), said)
             self.assertIn(text, said)
 
+        plans = {"histogram": record_counters.Plan(last=True)}
+        with unittest.mock.patch.object(record_counters, "PLANS", plans):
+            refused("are about nothing, not about uniform bytes")
         (self.fakes / "ncu-fails").touch()
         refused("==ERROR== no permission")
         (self.fakes / "ncu-fails").unlink()
@@ -138,12 +141,19 @@ class Reading(unittest.TestCase):
         found = per_input(launches_of("f", counts))["f"]
         self.assertEqual([one.counts["wavefronts"] for one in found], [3200, 1500, 1000])
 
+    def test_the_last_launches_count_where_instructions_depend_on_the_input(self) -> None:
+        plan = record_counters.Plan(inputs=("a", "b"), last=True)
+        found = per_input(launches_of("f", [COUNTS[0], (900, 1, 0), (10, 20, 10)]), plan)["f"]
+        self.assertEqual([one.counts["wavefronts"] for one in found], [1, 20])
+        with self.assertRaisesRegex(EvidenceError, "no multiple of 2"):
+            per_input(launches_of("f", [COUNTS[0]]), plan)
+
     def test_launches_that_cannot_be_told_apart_are_refused(self) -> None:
         with self.assertRaisesRegex(EvidenceError, "no multiple"):
             per_input(launches_of("f", [COUNTS[0]] * 4))
         with self.assertRaisesRegex(EvidenceError, "not alike"):
             per_input(launches_of("f", [COUNTS[0], COUNTS[2], COUNTS[3]] * 2))
-        with self.assertRaisesRegex(EvidenceError, "no kernel uses atomics"):
+        with self.assertRaisesRegex(EvidenceError, "no kernel uses shared memory"):
             per_input(launches_of("f", [(0, 0, 0)] * 3))
 
     def test_instructions_are_counted_for_the_card_at_hand(self) -> None:

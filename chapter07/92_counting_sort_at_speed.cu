@@ -31,7 +31,7 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kBins = 256;  // one per byte value
 constexpr int kLanes = 32, kWarps = 10, kThreads = kWarps * kLanes;
 // A tile is what a block sorts at once. Each warp has kRows rows of it; a row is 32 keys side by
-// side, one for each lane. Large tiles make long runs of equal keys, which fill whole sectors.
+// side, one for each lane. Large tiles make long runs of one bin, which fill whole sectors.
 constexpr int kRows = 40, kTile = kThreads * kRows;
 static_assert(SORT_KEYS >= 4096 && SORT_KEYS < 1u << 29 && SORT_RUNS > 0, "not that few or many");
 
@@ -141,20 +141,19 @@ __device__ unsigned scanBins(unsigned value, unsigned* s_warp_sum) {
 
 // 2b. Write the sorted keys, 1 byte per element. They need no input at all: the counts say which
 // runs to write. Fills g_sorted[begin, end), 16 at once where that is aligned and all one bin's.
-__device__ void fillKeys(unsigned char* g_sorted, unsigned begin, unsigned end,
-                         const unsigned* s_bin_end) {
+__device__ void fillKeys(const Shared& s, unsigned begin, unsigned end, unsigned char* g_sorted) {
   for (unsigned first = begin + 16 * threadIdx.x; first < end; first += 16 * kThreads) {
     unsigned bin = 0;  // the one that holds the place `first`, by binary search
     for (int step = kBins / 2; step > 0; step /= 2) {
-      if (s_bin_end[bin + step - 1] <= first) bin += step;
+      if (s.bin_end[bin + step - 1] <= first) bin += step;
     }
-    if (first + 16 <= s_bin_end[bin] && reinterpret_cast<uintptr_t>(g_sorted + first) % 16 == 0) {
+    if (first + 16 <= s.bin_end[bin] && reinterpret_cast<uintptr_t>(g_sorted + first) % 16 == 0) {
       const unsigned word = bin * 0x01010101u;
       *reinterpret_cast<uint4*>(g_sorted + first) = make_uint4(word, word, word, word);
       continue;
     }
     for (unsigned place = first; place < min(first + 16, end); ++place) {
-      while (s_bin_end[bin] <= place) ++bin;
+      while (s.bin_end[bin] <= place) ++bin;
       g_sorted[place] = static_cast<unsigned char>(bin);
     }
   }
@@ -249,7 +248,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (owns_bin) s.bin_end[bin] = bin_begin + total;
   next += bin_begin;  // where this chunk's next key of the bin goes
   __syncthreads();
-  fillKeys(g_sorted, begin, end, s.bin_end);
+  fillKeys(s, begin, end, g_sorted);
 
   for (unsigned tile = begin; tile < end; tile += kTile) {
     rankInWarp(key, s.count[warp]);
@@ -270,8 +269,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     __syncthreads();
 
-    // 2e. Place: add the start to the rank. All reads come first, because the compiler may not move
-    // a read over a write that it could depend on.
+    // 2e. Place: add the start to the rank. The reads come first, since none may pass a write.
     for (int row = 0; row < kRows; ++row) key[row] += s.count[warp][key[row] & 0xff] << 8;
     for (int row = 0; row < kRows; ++row) {
       s.sorted[1 + (key[row] >> 8)] = (key[row] & 0xff) << 16 | (first + row * kLanes);
@@ -404,11 +402,10 @@ int main() {
     return ms[runs / 2];
   };
 
+  const int pair = 2 * kTile;
   for (int input = 0; input < kInputs; ++input) {
     // One key; two chunks of a tile, the second with a key less, then full; with 2 and 7 tiles.
-    for (unsigned n : {1, 2 * kTile - 1, 2 * kTile, 2 * kTile + 1, 12 * kTile + 1}) {
-      check(1, n, input, inTwo);
-    }
+    for (unsigned n : {1, pair - 1, pair, pair + 1, 6 * pair + 1}) check(1, n, input, inTwo);
     for (unsigned n : {SORT_KEYS + 611u, largest}) check(1, n, input, ours);
   }
   for (unsigned n = 4000; n < 4016; ++n) check(1, n, uniform, ours);
@@ -438,4 +435,5 @@ int main() {
   std::printf("\nmedian of %d runs, each checked; above a ratio of 1 ours is faster\n", SORT_RUNS);
   std::printf("tiles put in order after their ranking: %u\n\n", repairs);
   std::printf("self-check: every output is the stable order of its input: confirmed\n");
+  return 0;
 }

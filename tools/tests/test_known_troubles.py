@@ -324,8 +324,8 @@ class FindDevice(MadeUpRuntime):
 class Timing(MadeUpRuntime):
     """Every function of a lesson that takes a time, against the made-up clock.
 
-    Lesson 92 has none. It takes the time of one sort inside its check; planted faults, long run,
-    show that a time of zero and a sort that does nothing end it.
+    Lesson 92 has none. It takes the time of one sort inside its check; planted faults show that a
+    time of zero (in each test run) and a sort that does nothing (in the long run) end it.
     """
 
     FUNCTION = re.compile(r"^template <class Launch>\nfloat (\w+)\(([^()]*)\) \{\n.*?^\}\n",

@@ -125,16 +125,18 @@ class Cleanliness(unittest.TestCase):
                     self.assertIsNone(mark.search((ROOT / path).read_text(encoding="utf-8")))
 
 
-    @unittest.skipUnless((ROOT / ".git").exists() and shutil.which("git"), "not in git here")
     def test_git_ignores_what_the_build_lines_make_and_nothing_else(self):
         def git(*arguments: str, given: str = "") -> list[str]:
             return subprocess.run(["git", *arguments], cwd=ROOT, input=given, capture_output=True,
                                   text=True).stdout.split()
 
+        if not (ROOT / ".git").exists() or not shutil.which("git") or not git("rev-parse", "HEAD"):
+            self.skipTest("git cannot be asked about this copy of the course")
         programs = [f"{lesson.chapter}/{lesson.run.split()[0].removeprefix('./')}"
                     for lesson in course.lessons()]
         self.assertEqual(git("check-ignore", "--stdin", given="\n".join(programs)), programs)
-        self.assertEqual(git("ls-files", "--ignored", "--cached", "--exclude-standard"), [])
+        self.assertEqual(git("ls-files", "--ignored", "--cached",
+                             "--exclude-per-directory=.gitignore"), [])
 
 
 class Commands(unittest.TestCase):

@@ -276,7 +276,7 @@ LESSON_92 = [
           "the outputs were poisoned before"),
     Fault("92 prints a time of zero", L92,
           "CUDA_CHECK(cudaEventElapsedTime(&time, start, stop));", "time = 0.0f;", "transcript",
-          "the timing is void then"),
+          "the timing is void then", fast=True),
 ]
 
 DAY_29 = [
